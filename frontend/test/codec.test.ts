@@ -19,7 +19,7 @@ const table: fc.Arbitrary<TableState> = fc.record({
   row: text,
 });
 const view: fc.Arbitrary<View> = fc.record({
-  page: id, run: text, worker: text, span: text, step: text, device: text, base: text, base_worker: text, base_span: text, find: text,
+  page: id, run: text, worker: text, span: text, step: text, capture: text, device: text, base: text, base_worker: text, base_span: text, find: text,
   query: fc.dictionary(id, filled, { maxKeys: 3 }),
   tables: fc.dictionary(id, table.filter((t) => JSON.stringify(t) !== JSON.stringify(emptyTable())), { maxKeys: 3 }),
   figures: fc.dictionary(id, filled, { maxKeys: 2 }),

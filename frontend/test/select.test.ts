@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Runs } from "../src/api/types";
-import { choose, nearest, parseSteps } from "../src/state/select";
+import { captureOptions, choose, nearest, parseSteps } from "../src/state/select";
 
 const span = (name: string) => ({ name });
 const runs: Runs = {
@@ -13,6 +13,12 @@ const runs: Runs = {
 const pick = (run: string, worker = "", s = "") => choose(runs, { run, worker, span: s });
 
 describe("selection", () => {
+  test("GIVEN captures and traces WHEN offered for a trace THEN captures come before other traces, and the trace itself is left out", () => {
+    const trace = (file: string) => ({ name: file, kind: "kineto", file });
+    const list = { captures: ["a/capture_traces/g.json"], runs: [{ name: "a", workers: [{ name: "w", spans: [trace("a/x.json"), trace("a/y.json"), { name: "s", kind: "sol_capture", file: "a/s.jsonl" }] }] }] };
+    expect(captureOptions(list, "a/x.json").map((o) => o.value)).toEqual(["", "none", "a/capture_traces/g.json", "a/y.json"]);
+  });
+
   test("GIVEN nothing named WHEN chosen THEN the first run and worker, and its newest span", () => {
     expect(pick("")).toMatchObject({ state: "chosen", chosen: { run: { name: "h100/owlv2" }, worker: { name: "rank0" }, span: { name: "2" } } });
     expect(choose({ ...runs, runs: [] }, { run: "", worker: "", span: "" })).toEqual({ state: "none" });

@@ -308,6 +308,7 @@ var WHERE = /* @__PURE__ */ new Set([
 	"run",
 	"worker",
 	"span",
+	"capture",
 	"tables",
 	"wait"
 ]);
@@ -1233,7 +1234,8 @@ var get = (url, signal) => ask$1(url, signal ? { signal } : {});
 var where$1 = (w) => ({
 	run: w.run,
 	worker: w.worker,
-	span: w.span
+	span: w.span,
+	capture: w.capture
 });
 var getRuns = (signal) => get("api/v1/runs", signal);
 var getAnalyses = (w, device = "", signal, wait = "") => get(address("api/v1/analyses", w ? {
@@ -1292,6 +1294,7 @@ function timelineAddress(route, at, query) {
 	const lists = [...at.workers.map((w) => ["worker", w]), ...at.spans.map((s) => ["span", s])].filter(([, v]) => v);
 	return address(`api/v1/timeline${route && `/${route}`}`, {
 		run: at.run,
+		capture: at.capture,
 		...at.al && { al: at.al },
 		...at.lay && { lay: at.lay },
 		...texts
@@ -1383,6 +1386,35 @@ function parseSteps(text) {
 		from,
 		to: match[2] === void 0 ? from : Number(match[2])
 	};
+}
+/** In place of a recording of graph captures: nothing names what graphs replay. */
+var NO_CAPTURE = "none";
+/** What can be chosen for a trace: recordings of graph captures, then other traces, whose eager iterations may hold the same kernels. */
+function captureOptions({ runs, captures = [] }, shown) {
+	const files = new Set(captures);
+	const traces = runs.flatMap((r) => r.workers.flatMap((w) => w.spans.filter((s) => s.kind === "kineto" && s.file && s.file !== shown && !files.has(s.file)).map((s) => s.file)));
+	return [
+		{
+			value: "",
+			text: "Beside the trace",
+			note: "as found"
+		},
+		{
+			value: NO_CAPTURE,
+			text: "None",
+			note: "kernels stay without operators"
+		},
+		...captures.map((file) => ({
+			value: file,
+			text: file,
+			note: "graph capture"
+		})),
+		...traces.map((file) => ({
+			value: file,
+			text: file,
+			note: "an eager run"
+		}))
+	];
 }
 // src/state/failures.ts
 /** What helps, whatever the reason: the error is that of a Python module of the server. */
@@ -1619,6 +1651,7 @@ var PLAIN$1 = [
 	"worker",
 	"span",
 	"step",
+	"capture",
 	"device",
 	"base",
 	"base_worker",
@@ -1662,6 +1695,7 @@ var emptyView = () => ({
 	worker: "",
 	span: "",
 	step: "",
+	capture: "",
 	device: "",
 	...NO_BASE,
 	find: "",
@@ -1809,7 +1843,7 @@ function changeTimeline(part, how) {
 }
 /** Another page of the same selection. */
 function pageView(name) {
-	const { run, worker, span, step, device, base, base_worker, base_span } = view.value;
+	const { run, worker, span, step, capture, device, base, base_worker, base_span } = view.value;
 	return {
 		...emptyView(),
 		page: name,
@@ -1817,6 +1851,7 @@ function pageView(name) {
 		worker,
 		span,
 		step,
+		capture,
 		device,
 		base,
 		base_worker,
@@ -1846,7 +1881,8 @@ function linkView(link) {
 		run,
 		worker: "",
 		span: "",
-		step: ""
+		step: "",
+		capture: ""
 	});
 	if (worker !== void 0) Object.assign(next, {
 		worker,
@@ -1884,13 +1920,15 @@ var where = O(() => {
 	return c ? {
 		run: c.run.name,
 		worker: c.worker.name,
-		span: c.span.name
+		span: c.span.name,
+		...view.value.capture && { capture: view.value.capture }
 	} : null;
 });
 var whereKey = O(() => where.value ? JSON.stringify([
 	where.value.run,
 	where.value.worker,
 	where.value.span,
+	where.value.capture,
 	view.value.device,
 	attempt.value
 ]) : "");
@@ -3853,6 +3891,34 @@ function BasePick({ list, chosen }) {
 				text: "Nothing"
 			}, ...options],
 			onPick: (value) => pick(value, close)
+		})
+	});
+}
+// src/pages/capture.tsx
+var TIP = "What names the operators, sizes and modules of the kernels that graph launches replay here";
+/** The field is there where graphs were launched, or where the address names a capture. */
+function CapturePick({ list, chosen }) {
+	const now = view.value.capture;
+	const known = pages.value.value;
+	if (!now && (!known?.replays || slim.value)) return null;
+	const used = known?.named_by ?? "";
+	return /* @__PURE__ */ a(Pick, {
+		label: "Graph capture",
+		value: now === "none" ? "none" : now || used || "none found",
+		class: "long name divided",
+		tip: inFile ? LIVE : [TIP, now && now !== "none" && (used ? `In use: ${used}` : "It is not used: see Trace health")].filter(Boolean).join("\n"),
+		disabled: inFile,
+		children: (close) => /* @__PURE__ */ a(List, {
+			label: "Graph captures",
+			value: now,
+			options: captureOptions(list, chosen.span.file),
+			onPick: (capture) => {
+				change({
+					capture,
+					tables: {}
+				}, "push");
+				close();
+			}
 		})
 	});
 }
@@ -13445,12 +13511,14 @@ var canDraw = () => {
 /** Workers whose timelines stand under each other, how they are aligned, and the layout that the server makes. */
 function placesOf(report, keys) {
 	const where = requestOf(report)?.where;
+	const capture = where?.capture ?? "";
 	const all = keys["lay"] === "worker";
 	const lay = keys["lay"] === "compact" ? "compact" : "";
 	const now = choice.value?.state === "chosen" ? choice.value.chosen : null;
 	const others = all && now ? now.run.workers.slice(0, MOST_WORKERS) : [];
 	if (others.length > 1) return {
 		run: now.run.name,
+		capture,
 		al: keys["al"] ?? "",
 		lay,
 		workers: others.map((w) => w.name),
@@ -13458,6 +13526,7 @@ function placesOf(report, keys) {
 	};
 	return {
 		run: where?.run ?? "",
+		capture,
 		al: "",
 		lay,
 		workers: [where?.worker ?? ""],
@@ -18443,7 +18512,8 @@ var viewOf = (link) => link.analysis ? linkView(link) : {
 	run: link.query?.["run"] ?? "",
 	worker: "",
 	span: "",
-	step: ""
+	step: "",
+	capture: ""
 };
 /** Scrolls to the table that was filtered, once its page is there; not after a move elsewhere. */
 function showTable(id) {
@@ -18784,6 +18854,7 @@ function Bar() {
 									worker: "",
 									span: "",
 									step: "",
+									capture: "",
 									tables: {},
 									figures: {},
 									...run === view.peek().base && NO_BASE
@@ -18841,6 +18912,10 @@ function Bar() {
 								close();
 							}
 						})
+					}),
+					/* @__PURE__ */ a(CapturePick, {
+						list,
+						chosen: c
 					}),
 					/* @__PURE__ */ a(BasePick, {
 						list: list.runs,
@@ -20035,7 +20110,8 @@ function RunsWithPage({ name }) {
 					run: w.run,
 					worker: w.worker ?? "",
 					span: w.span ?? "",
-					step: ""
+					step: "",
+					capture: ""
 				},
 				class: "link",
 				children: w.run || "."
@@ -20054,7 +20130,8 @@ function NotFound({ absent }) {
 			run: name,
 			worker: "",
 			span: "",
-			step: ""
+			step: "",
+			capture: ""
 		} : absent.what === "worker" ? {
 			worker: name,
 			span: "",

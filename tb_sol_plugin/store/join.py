@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tb_sol_plugin import format as F
 from tb_sol_plugin.errors import SolError, StillLoading
 from tb_sol_plugin.model.recordings import GRAPH_CAPTURE, GRAPH_DETAILS, SNAPSHOT, TIMELINE, WORDS, Recording, natural
+from tb_sol_plugin.store.graphs import JoinedFiles, captures_of, join_graphs
 from tb_sol_plugin.store.names import rank_in
 
 if TYPE_CHECKING:
@@ -190,21 +191,12 @@ def attached_to(recording: Recording, recordings: Sequence[Recording], rank: int
     """Lists what is attached to a recording: recordings of graph captures, SOL logs, snapshots, timelines to a trace; the last two to a
     SOL log without a trace.
     """
-    found = [*_captures_of(recording, rank), *sol_logs_of(recording, recordings, rank)]
+    found = [*captures_of(recording, rank), *sol_logs_of(recording, recordings, rank)]
     if not any(r.kind in MEMORY_KINDS for r in recordings):
         return found
     if recording.kind == SOL_CAPTURE and recording in companions(tuple(recordings)):
         return found  # its trace bears them
     return [*found, *memory_recordings_of(recording, [r for r in recordings if r not in found], rank)]
-
-
-def _captures_of(recording: Recording, rank: int | None) -> list[Recording]:
-    """Returns the files about graph captures that hold for a trace: of its rank or of none; of the first one where its own is unknown."""
-    own = rank_in(recording.worker) if rank is None else rank
-    ranks = {r: rank_in(r.worker) for r in recording.captures}
-    known = sorted({n for n in ranks.values() if n is not None})
-    chosen = own if own in known else known[0] if known and own is None else None
-    return [r for r, n in ranks.items() if n is None or n == chosen]
 
 
 def _processes(capture: Recording) -> tuple[str, ...]:
@@ -270,85 +262,23 @@ def with_attached(
     opened: Callable[[Recording], Capture],
     state: str,
     fs_options: Mapping[str, object] | None = None,
+    joined: JoinedFiles | None = None,
 ) -> Capture:
     """Returns the capture with the tables of what is attached: a trace with those of a SOL log, either with those of memory alone.
 
     One that cannot be read is named in the warnings and hides nothing. StillLoading where one is being read. Before that, graph launches
-    of a trace get the names of what they replay.
+    of a trace get the names of what they replay. joined: where that is kept; None keeps it nowhere.
     """
     with_work = capture if capture.unjoined is None else capture.unjoined.with_devices(capture.devices)
     graphs = [r for r in attached if r.kind in (GRAPH_CAPTURE, GRAPH_DETAILS)]
     unjoined = with_work if graphs else None
     if graphs:
-        with_work = join_graphs(with_work, graphs, opened, fs_options or {})
+        with_work = join_graphs(with_work, graphs, opened, fs_options or {}, joined)
     if capture.facts.source != SOL_CAPTURE:
         with_work = _with_sol_capture(with_work, [r for r in attached if r.kind == SOL_CAPTURE], opened, state)
     out = join_memory(with_work, [r for r in attached if r.kind in MEMORY_KINDS], opened, state)
     out.unjoined = unjoined
     return out
-
-
-def join_graphs(
-    trace: Capture, attached: Sequence[Recording], opened: Callable[[Recording], Capture], fs_options: Mapping[str, object]
-) -> Capture:
-    """Returns the trace with what its graph launches replay, as its recordings of graph captures have it.
-
-    One that cannot be read hides nothing and is named in the warnings. StillLoading where one is being read. Nothing is opened where no
-    graph was launched.
-    """
-    from tb_sol_plugin.model.graph_capture import GraphSet, Stated, eager_sets, graph_names, graph_sets, stated_in
-    from tb_sol_plugin.model.graph_join import with_graphs
-
-    captures = [r for r in attached if r.kind == GRAPH_CAPTURE]
-    problems: list[str] = []
-    stated: dict[str, Stated] = {}
-    if not bool(trace.device["graph"].to_numpy().any()):
-        return trace
-    for details in (r for r in attached if r.kind == GRAPH_DETAILS):
-        name = details.file.rpartition("/")[2]
-        try:
-            stated |= stated_in(_text_of(details, fs_options), [r.path.replace("\\", "/").rpartition("/")[2] for r in captures])
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            problems.append(f"{name}: {why}; what each capture is for is taken from its annotations")
-    sets: list[GraphSet] = []
-    for recording in captures:
-        name = recording.file.rpartition("/")[2]
-        try:
-            read = opened(recording)
-            said = stated.get(recording.path.replace("\\", "/").rpartition("/")[2])
-            made, lost = graph_sets(read, name, said)
-            if not any(graph_names(graph) for one in made for graph in one.graphs):  # CUPTI's, or an eager run
-                made += eager_sets(read, name, said)
-        except StillLoading:
-            raise
-        except SolError as error:
-            problems.append(f"{name}: {error.message}")
-            continue
-        sets += made
-        if lost:
-            problems.append(f"{name}: {lost:,} of its stream captures have no end or hold no launch; record the captures as a whole")
-        elif not made:  # neither captures nor eager work
-            problems.append(
-                f"{name}: no stream capture was recorded in it, and no iteration that ran eagerly; profile the time in which the engine "
-                "captures its graphs, or an iteration without graphs"
-            )
-    return with_graphs(trace, sets, problems=problems)
-
-
-def _text_of(recording: Recording, fs_options: Mapping[str, object]) -> str:
-    """Returns a small text file. OSError; ValueError where it is none."""
-    from tb_sol_plugin.store import files
-
-    with files.opener(recording.path, fs_options)() as stream:
-        body = stream.read(LARGEST_DETAILS + 1)
-    if len(body) > LARGEST_DETAILS:
-        raise ValueError(f"larger than {LARGEST_DETAILS >> 20} MiB")
-    return body.decode("utf-8-sig")
-
-
-LARGEST_DETAILS: Final = 4 << 20
-"""Bytes of an `execution_details.json` at most."""
 
 
 def _with_sol_capture(trace: Capture, attached: Sequence[Recording], opened: Callable[[Recording], Capture], state: str) -> Capture:

@@ -23,7 +23,8 @@ from tb_sol_plugin.errors import BadInput, SolError, StillLoading, WorkerKilled
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store.cache import Cache, cache_key
-from tb_sol_plugin.store.join import MEMORY_KINDS, SOL_CAPTURE, attached_state, attached_to, with_attached
+from tb_sol_plugin.store.graphs import JoinedFiles
+from tb_sol_plugin.store.join import SOL_CAPTURE, attached_state, attached_to, with_attached
 from tb_sol_plugin.store.names import IN_PROCESS
 from tb_sol_plugin.store.options import Memo, StoreOptions, cache_directory
 from tb_sol_plugin.store.processes import Canceled, Read, Task, Workers, read_capture
@@ -70,7 +71,7 @@ class Loader:
         self._jobs: dict[str, _Job] = {}
         self._errors: dict[str, SolError] = {}
         self._behind: dict[str, Recording] = {}
-        self._settled: dict[str, float] = {}
+        self._settled: dict[str, tuple[float, frozenset[str]]] = {}
         self._latest: dict[str, str] = {}
         self._lock = threading.RLock()
         self._spool = ""
@@ -106,18 +107,20 @@ class Loader:
 
     def _joined(self, key: str, recording: Recording, found: Capture, recordings: Sequence[Recording], wait: float) -> Capture:
         attached = attached_to(recording, recordings, found.facts.rank)
+        joined = JoinedFiles.of(self.cache, key, attached, cache_key)
         changed = [r for r in attached if self._changed_below(cache_key(r))]
-        if changed:
+        if changed or (joined is not None and self.cache.changed(joined.key)):
             self._open.drop(key)
             key, found = self._newest(recording, wait)
         state = attached_state(attached, self._stamp)
-        of_memory = {self._stamp(r) for r in attached if r.kind in MEMORY_KINDS}
-        grew = bool(found.attached_state) and of_memory <= set(found.attached_state.split("|"))  # what changed is a SOL capture, or nothing
-        if found.attached_state == state or (grew and time.monotonic() < self._settled.get(key, 0.0)):
+        rest = frozenset(self._stamp(r) for r in attached if r.kind != SOL_CAPTURE)
+        until, of_others = self._settled.get(key, (0.0, frozenset()))
+        grew = bool(found.attached_state) and rest == of_others  # what changed is a SOL capture, or nothing
+        if found.attached_state == state or (grew and time.monotonic() < until):
             return found
         try:
             state = attached_state(attached, self._stamp)
-            found = with_attached(found, attached, lambda other: self._capture(other, wait), state, self.options.fs_options)
+            found = with_attached(found, attached, lambda other: self._capture(other, wait), state, self.options.fs_options, joined)
         except StillLoading:
             if found.attached_state:
                 return found  # with what the SOL capture held a moment ago
@@ -126,9 +129,16 @@ class Loader:
             raise
         self._behind.pop(cache_key(recording), None)
         found.attached_state = attached_state(attached, self._stamp)
-        self._settled[key] = time.monotonic() + SETTLE_SECONDS
+        self._settled[key] = (time.monotonic() + SETTLE_SECONDS, rest)
         self._open.put(key, found)
         return found
+
+    def entry_of(self, recording: Recording, found: Capture, recordings: Sequence[Recording]) -> str:
+        """Returns the entry of the cache that holds the tables of a capture: with the names of what its graphs replay one of its own."""
+        key = cache_key(recording)
+        attached = attached_to(recording, recordings, found.facts.rank) if found.unjoined is not None else ()
+        joined = JoinedFiles.of(self.cache, key, attached, cache_key)
+        return joined.key if joined is not None else key
 
     def _stamp(self, recording: Recording) -> str:
         """Returns a text that changes with the file, and where it could not be read with every new try."""
@@ -342,13 +352,12 @@ def open_here(recording: Recording, options: StoreOptions, devices: DeviceBook =
     """
     found = _open_here(recording, options, devices)
     attached = attached_to(recording, recordings, found.facts.rank)
-    return (
-        with_attached(
-            found, attached, lambda other: _open_here(other, options, devices), attached_state(attached, cache_key), options.fs_options
-        )
-        if attached
-        else found
-    )
+    if not attached:
+        return found
+    cache = Cache(cache_directory(options.cache_dir), options.cache_bytes)
+    joined = JoinedFiles.of(cache, cache_key(recording), attached, cache_key)
+    state = attached_state(attached, cache_key)
+    return with_attached(found, attached, lambda other: _open_here(other, options, devices), state, options.fs_options, joined)
 
 
 def _open_here(recording: Recording, options: StoreOptions, devices: DeviceBook) -> Capture:

@@ -329,7 +329,7 @@ class PartialResults:
     def reading(self, recording: Recording) -> Future[MadeReduction] | None:
         """Returns the job that reads a recording for its reduction, None if there is none: who wants its capture waits for that."""
         with self._news:
-            return next((future for wanted, future in self._running.values() if wanted.recording == recording), None)
+            return next((future for wanted, future in self._running.values() if wanted.recording.path == recording.path), None)
 
     def cancel(self, run: str) -> bool:
         """Make no more reductions of a run; False if none were to be made."""

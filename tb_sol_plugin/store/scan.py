@@ -36,11 +36,13 @@ class Rejected:
 class Listing:
     """The outcome of one scan. `runs` holds recordings by run name, both in natural order.
 
-    files counts everything met, unrelated the files whose name said enough not to look inside.
+    captures: files about graph captures that lie beside traces. files counts everything met, unrelated the files whose name said enough
+    not to look inside.
     stopped says why the scan ended early, errors what could not be listed.
     """
 
     runs: Mapping[str, tuple[Recording, ...]] = field(default_factory=dict)
+    captures: tuple[Recording, ...] = ()
     rejected: tuple[Rejected, ...] = ()
     files: int = 0
     unrelated: int = 0
@@ -124,8 +126,10 @@ def scan(roots: Sequence[Root], options: StoreOptions, heads: Heads) -> Listing:
     recordings, captures = _captures(taken)
     runs, of_folder = _runs(recordings)
     rejected += [Rejected(_prefixed(root, one.file), one.size, *_taken_for(kind, of_folder[at])) for at, (root, one, kind) in captures]
+    by_run = _captures_by_run(of_folder, captures)
     return Listing(
-        runs=_with_captures(runs, of_folder, captures),
+        runs=_with_captures(runs, by_run),
+        captures=tuple(one for found in by_run.values() for one in found),
         rejected=tuple(sorted(rejected, key=lambda r: natural(r.file))),
         files=counts.files,
         unrelated=unrelated,
@@ -182,14 +186,17 @@ def _taken_for(kind: str, run: str) -> tuple[str, str]:
     return "a recording of graph captures", f"tells what the graph launches of run {run} replay; no run of its own"
 
 
-def _with_captures(
-    runs: dict[str, tuple[Recording, ...]], of_folder: Mapping[_Folder, str], captures: Sequence[tuple[_Folder, _Taken]]
-) -> dict[str, tuple[Recording, ...]]:
-    """Returns the runs, traces with the recordings of graph captures that lie beside them."""
+def _captures_by_run(of_folder: Mapping[_Folder, str], captures: Sequence[tuple[_Folder, _Taken]]) -> dict[str, list[Recording]]:
+    """Returns the files about graph captures by the run beside which they lie, in natural order."""
     by_run: dict[str, list[Recording]] = {}
     for at, (root, entry, kind) in sorted(captures, key=lambda c: natural(c[1][1].file)):
         run = of_folder[at]
         by_run.setdefault(run, []).append(capture_recording(entry, run, _prefixed(root, entry.file), kind))
+    return by_run
+
+
+def _with_captures(runs: dict[str, tuple[Recording, ...]], by_run: Mapping[str, list[Recording]]) -> dict[str, tuple[Recording, ...]]:
+    """Returns the runs, traces with the recordings of graph captures that lie beside them."""
     out = dict(runs)
     for run, found in by_run.items():
         out[run] = tuple(msgspec.structs.replace(r, captures=tuple(found)) if r.kind == "kineto" else r for r in runs[run])

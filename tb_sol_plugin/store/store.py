@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
@@ -177,16 +177,28 @@ class Store:
                 return recording
         raise NotFound(f"no span {_short(span)!r} of this worker", hint=near(span, {r.span for r in of_worker}), field="span")
 
+    def with_graph_capture(self, recording: Recording, name: str) -> Recording:
+        """Returns a trace whose graph launches are named by the recording of captures that a reader chose, see `graphs.with_chosen`."""
+        if not name:
+            return recording
+        from tb_sol_plugin.store.graphs import with_chosen
+
+        _, listing = self.listing(5.0)
+        return with_chosen(recording, name, listing.captures, [r for own in listing.runs.values() for r in own])
+
+    def _as_listed(self, recording: Recording) -> Recording:
+        """Returns a recording as it stands in the listing, whatever names its graph launches."""
+        return next((r for r in self._listing.runs.get(recording.run, ()) if r.path == recording.path), recording)
+
     def capture(self, recording: Recording, wait: float = 0.0) -> Capture:
         """See `Loader.capture`; with the rows of device files and the SOL logs attached to it as they are now."""
         if self._partial_results is not None:
             self._after_its_reduction(recording, wait)
-        from tb_sol_plugin.store.cache import cache_key
         from tb_sol_plugin.store.timelines import keep
 
-        found = self.loader.capture(recording, wait, self.book(recording), self._listing.runs.get(recording.run, ()))
-        if found.unjoined is None:  # what is put below graph launches is not in its entry of the cache
-            keep(found, self.loader.cache, cache_key(recording))
+        near = self._listing.runs.get(recording.run, ())
+        found = self.loader.capture(recording, wait, self.book(recording), near)
+        keep(found, self.loader.cache, self.loader.entry_of(recording, found, near))
         return found
 
     def _after_its_reduction(self, recording: Recording, wait: float) -> None:
@@ -207,10 +219,17 @@ class Store:
         """
         from tb_sol_plugin.store.reductions import no_reduction, recordings_like
 
-        chosen = recordings_like(self.recordings(shown.run), shown)
+        chosen = recordings_like(self._with_captures_of(shown), shown)
         there = [r for _, r in chosen if r is not None]
         found = dict(zip(there, self._reductions_of(there, reducer, decode, wait, with_sol_log), strict=True))
         return [found[recording] if recording is not None else no_reduction(worker, None) for worker, recording in chosen]
+
+    def _with_captures_of(self, shown: Recording) -> tuple[Recording, ...]:
+        """Returns the recordings of a run; where a reader chose what names the graph launches of one, that names those of all."""
+        every = self.recordings(shown.run)
+        if self._as_listed(shown).captures == shown.captures:
+            return every
+        return tuple(msgspec.structs.replace(r, captures=shown.captures) if r.kind == shown.kind else r for r in every)
 
     def _reductions_of(
         self, recordings: Sequence[Recording], reducer: Reducer, decode: Callable[[bytes], P], wait: float, with_sol_log: bool
@@ -240,13 +259,15 @@ class Store:
 
         if wanted.run and wanted.run not in self._listing.runs:
             self._listing_once_more()  # it may have appeared since
-        return paired(shown, {**self._listing.runs, shown.run: self.recordings(shown.run)}, wanted)
+        found = paired(self._as_listed(shown), {**self._listing.runs, shown.run: self.recordings(shown.run)}, wanted)
+        same = (r for r in self._with_captures_of(shown) if r.path == found.other.path)
+        return replace(found, shown=shown, other=next(same, found.other))
 
     def has_other(self, shown: Recording) -> bool:
         """Whether there is a recording to compare with this one."""
         from tb_sol_plugin.store.pairs import has_other
 
-        return has_other(shown, {**self._listing.runs, shown.run: self.recordings(shown.run)})
+        return has_other(self._as_listed(shown), {**self._listing.runs, shown.run: self.recordings(shown.run)})
 
     def pair_reductions(
         self, pair: Paired, reducer: Reducer, decode: Callable[[bytes], P], *, wait: float = 0.0, with_sol_log: bool = False

@@ -64,9 +64,11 @@ def context() -> Context:
 
 
 def recording_asked() -> Recording:
-    """Returns the recording that run, worker and span of the request name."""
+    """Returns the recording that run, worker and span of the request name, its graph launches named by what `capture` names."""
     values = {**request.form, **request.args} if request.method == "POST" else request.args
-    return context().store.recording(values.get("run", ""), values.get("worker", ""), values.get("span", ""))
+    store = context().store
+    found = store.recording(values.get("run", ""), values.get("worker", ""), values.get("span", ""))
+    return store.with_graph_capture(found, values.get("capture", ""))
 
 
 def capture_asked(recording: Recording) -> Capture:

@@ -187,7 +187,7 @@ def _runs(capture: Capture) -> wire.Runs:
 
 def _list_of_one(names: Mapping[str, str], span: wire.Span, rank: int | None) -> wire.Runs:
     run = wire.Run(names["run"], [wire.Worker(names["worker"], rank, [span])])
-    return wire.Runs(wire.Scan("done", 1, 0, 1, 0, [], None, []), [run], [], wire.Features(False, False, __version__), [])
+    return wire.Runs(wire.Scan("done", 1, 0, 1, 0, [], None, []), [run], [], wire.Features(False, False, __version__), [], [])
 
 
 # -- no path, host or user -------------------------------------------------------------------------------------------

@@ -10,9 +10,10 @@ import msgspec
 from tb_sol_plugin.devices import limits as devices
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.recordings import WORDS, Recording
+from tb_sol_plugin.model.recordings import EAGER_RUN, GRAPH_CAPTURE, WORDS, Recording
 from tb_sol_plugin.model.registry import availability, failures, registry
 from tb_sol_plugin.store.cache import cache_key
+from tb_sol_plugin.store.graphs import capture_choices
 from tb_sol_plugin.store.join import MEMORY_KINDS, companions
 from tb_sol_plugin.store.names import labels, rank_in
 from tb_sol_plugin.store.scan import Listing
@@ -25,6 +26,8 @@ from tb_sol_plugin.web.mount import WebOptions
 
 MOST_STEPS = 100_000
 """Steps of a recording that can be chosen one by one: the first."""
+LONGEST_NAMES = 500
+"""Characters of the names of files that name what graphs replay."""
 LONGEST_STEP = 80
 """Characters of the name of a step."""
 MOST_REJECTED = 500
@@ -41,7 +44,8 @@ def listed_runs(store: Store, options: WebOptions, state: ScanState, listing: Li
     rejected = [wire.Rejected(r.file, r.size, r.what, r.note) for r in listing.rejected[:MOST_REJECTED]]
     every = [wire.Run(name, workers(store, recordings)) for name, recordings in listing.runs.items()]
     found, said = within(every, MOST_ANSWER - ROOM)
-    return wire.Runs(scan, found, rejected, wire.Features(options.original, options.bind_all, __version__), [*notes(store), *said])
+    features = wire.Features(options.original, options.bind_all, __version__)
+    return wire.Runs(scan, found, rejected, features, [*notes(store), *said], capture_choices(listing.captures))
 
 
 def within(runs: Sequence[wire.Run], most: int) -> tuple[list[wire.Run], list[str]]:
@@ -119,7 +123,10 @@ def offered_analyses(capture: Capture, limits: str = "", workers: int = 1, other
     workers: of its run. others: whether there is another recording to compare it with.
     """
     device, note = _device(capture, limits)
-    return wire.Analyses("ready", _infos(capture, workers, others), _steps(capture), device, note, list(devices.choices(capture.devices)))
+    infos, steps, keys = _infos(capture, workers, others), _steps(capture), list(devices.choices(capture.devices))
+    named_by = ", ".join(filter(None, map(capture.facts.metadata.get, (GRAPH_CAPTURE, EAGER_RUN))))
+    replays = bool(capture.device["graph"].to_numpy().any())
+    return wire.Analyses("ready", infos, steps, device, note, keys, replays=replays, named_by=named_by[:LONGEST_NAMES])
 
 
 def _infos(capture: Capture | None, workers: int = 1, others: bool = True) -> list[wire.AnalysisInfo]:

@@ -136,10 +136,17 @@ def _query(name: str, doc: str, schema: Node, required: bool = False) -> Node:
 
 
 _RUN = _query("run", "name of a run", {"type": "string"}, True)
+_CAPTURE = _query(
+    "capture",
+    "what names the kernels that graph launches replay: a recording of graph captures, a folder of such, or a trace of an eager run, by "
+    "its file; none; those beside the trace if absent",
+    {"type": "string"},
+)
 _WHICH = [
     _query("run", "name of a run; the first if absent", {"type": "string"}),
     _query("worker", "name of a worker; the first if absent", {"type": "string"}),
     _query("span", "name of a span; the first if absent", {"type": "string"}),
+    _CAPTURE,
 ]
 _AGAINST = [
     _query("base", "name of a run whose numbers stand beside, as a baseline; none if these three are absent", {"type": "string"}),
@@ -203,6 +210,7 @@ _WHICH_SEVERAL = [
         _query(name, f"{doc}; several stand under each other", {"type": "array", "items": _TEXT, "maxItems": timeline.MOST_WORKERS})
         for name, doc in (("worker", "name of a worker"), ("span", "name of a span, in the order of the workers"))
     ),
+    _CAPTURE,
 ]
 _ALIGNMENT = _query("al", "clocks of several workers: clock, none, step, step:NUMBER, manual:NS,NS (one per worker) or collective", _TEXT)
 _LAYOUT = _query("lay", "compact: the streams of each device as one track", {"type": "string", "enum": list(get_args(Layout))})

@@ -59,6 +59,8 @@ api = Blueprint("api", __name__, url_prefix="/api/v1")
 ReportRequest: TypeAlias = tuple[str, str, str, tuple[tuple[str, str], ...]]
 """Name of an analysis, format, section, query fields."""
 V = TypeVar("V")
+WHICH = ("run", "worker", "span", "capture")
+"""Parameters that name a recording, and what names its graph launches."""
 BASE = ("base", "base_worker", "base_span")
 """Parameters that name the baseline of a report; no analysis may have a query field of such a name."""
 LONGEST_RUN = 4_096
@@ -93,7 +95,7 @@ def run() -> Response:
 def analyses() -> Response:
     """Returns what can be asked of a recording; without `run` the catalog alone."""
     c = context()
-    only("run", "worker", "span", "wait", "device_limits")
+    only(*WHICH, "wait", "device_limits")
     if not request.args.get("run"):
         return reply(pack_json(catalog()), request)
     recording = recording_asked()
@@ -157,18 +159,19 @@ def _asked_report(name: str, more: Sequence[str], *, early: bool) -> AskedReport
     being read. early: it may be of those that have been read, for who takes that.
     """
     item = get(name)
-    raw = {k: v for k, v in request.args.items() if k not in ("run", "worker", "span", "wait", *BASE, *more)}
+    raw = {k: v for k, v in request.args.items() if k not in (*WHICH, "wait", *BASE, *more)}
     base = tuple((k, v) for k in BASE if (v := request.args.get(k, "")))
-    for field in ("run", *BASE):
+    for field in ("run", "capture", *BASE):
         if len(text := request.args.get(field, "")) > LONGEST_RUN:
-            raise NotFound(f"no run {text[:40]!r}", hint=f"a name has at most {LONGEST_RUN:,} characters", field=field)
+            what = "recording" if field == "capture" else "run"
+            raise NotFound(f"no {what} {text[:40]!r}", hint=f"a name has at most {LONGEST_RUN:,} characters", field=field)
     run = request.args.get("run", "")
     parse(item.query, raw)
     local = next((n for n in item.query.LOCAL if raw.get(n)), "")
     if local:
         hint = f"use the command line: tb-sol analyze {name} --{local} FILE, or lay the file beside the runs"
         raise BadQuery("a server reads no file that a request names", hint=hint, field=local)
-    names_one = item.scope != "runs" and (item.scope != "none" or any(request.args.get(k) for k in ("run", "worker", "span")))
+    names_one = item.scope != "runs" and (item.scope != "none" or any(request.args.get(k) for k in WHICH))
     recording = recording_asked() if names_one else None
     against = OtherNames(*(request.args.get(k, "").strip() for k in BASE)) if base else None
     inputs = collect(AnalysisRequest(name, raw, recording, run, base=against), context().store.source(wait_asked()))
@@ -199,7 +202,8 @@ def _answer(report_request: ReportRequest, asked: AskedReport) -> Response:
 
     def packed() -> Packed:
         report = asked.report()
-        if name == "overview" and not fields and asked.recording is not None and isinstance(report, Report):
+        plain = not fields and not request.args.get("capture")
+        if name == "overview" and plain and asked.recording is not None and isinstance(report, Report):
             note_overview(c.store, asked.recording, report)
         if form == "csv" and isinstance(report, Report):
             return pack(csv_of(report, section).encode(), "text/csv")
@@ -287,7 +291,7 @@ def table(name: str) -> Response:
 @api.get("/search")
 def search() -> Response:
     """Returns kernels, operators, modules and findings of a recording by words of their names."""
-    only("run", "worker", "span", "q", "wait", "device_limits")
+    only(*WHICH, "q", "wait", "device_limits")
     capture = capture_asked(recording_asked())
     return reply(pack_json(find(capture, request.args.get("q", ""), limits_asked())), request)
 
@@ -304,7 +308,7 @@ def export() -> Response:
     """Returns a recording in another form: `hatchet`, the tree that Proton writes, or `html`, its pages as one file."""
     from tb_sol_plugin.metrics.hatchet import hatchet
 
-    only("run", "worker", "span", "form", "by", "pages", "step", "device_limits", "wait")
+    only(*WHICH, "form", "by", "pages", "step", "device_limits", "wait")
     form, by = request.args.get("form", "hatchet"), request.args.get("by", "auto")
     if form == "html":
         return _html_page()

@@ -58,7 +58,7 @@ _ROOM: Final = MOST_ANSWER // 2 - ROOM
 """Bytes of JSON of the rows; the steps have half as much, and so have the phases."""
 _SHORTER: Final = (MOST_TEXT, 400, 100, 40, 20, 12)
 """Characters that each name may have where all of them are too many for an answer, the first that does."""
-_WHICH: Final = ("run", "worker", "span", "wait", "fp", "al", "lay")
+_WHICH: Final = ("run", "worker", "span", "capture", "wait", "fp", "al", "lay")
 _FOREVER: Final = "private, max-age=31536000, immutable"
 _BINARY: Final = "application/octet-stream"
 
@@ -79,7 +79,8 @@ def shown() -> Shown:
     if len(names) > MOST_WORKERS:
         raise BadQuery(f"{len(names)} workers", hint=f"choose at most {MOST_WORKERS}", field="worker")
     wanted = [(worker, spans[i] if i < len(spans) else "") for i, worker in enumerate(names)]
-    recordings = [store.recording(request.args.get("run", ""), worker, span) for worker, span in wanted]
+    run, chosen = request.args.get("run", ""), request.args.get("capture", "")
+    recordings = [store.with_graph_capture(store.recording(run, worker, span), chosen) for worker, span in wanted]
     captures = [store.capture(one, wait_asked()) for one in recordings]
     timelines = [timeline_of(capture, _layout()) for capture in captures]
     alignment = aligned(timelines, request.args.get("al", ""))

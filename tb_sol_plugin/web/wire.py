@@ -184,13 +184,16 @@ class Features(msgspec.Struct):
 
 
 class Runs(msgspec.Struct):
-    """notes: what the reader should know of the server itself (a cache that cannot be written)."""
+    """notes: what the reader should know of the server itself (a cache that cannot be written). captures: files and folders of graph
+    captures, of which one can be chosen to name what graph launches replay.
+    """
 
     scan: Scan
     runs: list[Run]
     rejected: list[Rejected]
     features: Features
     notes: list[str]
+    captures: list[str]
 
 
 class QueryField(msgspec.Struct):
@@ -275,7 +278,8 @@ class Analyses(msgspec.Struct):
     """state: ready, or catalog where no recording was named (then all count as available). devices: keys to choose from. steps: the first
     100,000.
 
-    failed: analyses that could not be loaded, and why; absent where all could.
+    failed: analyses that could not be loaded, and why; absent where all could. replays: whether graphs were launched. named_by: files
+    that name what they replay.
     """
 
     state: str
@@ -285,6 +289,8 @@ class Analyses(msgspec.Struct):
     device_note: str
     devices: list[str]
     failed: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    replays: bool = False
+    named_by: str = ""
 
 
 class Done(msgspec.Struct):

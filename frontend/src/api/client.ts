@@ -9,6 +9,8 @@ export interface Where {
   run: string;
   worker?: string;
   span?: string;
+  /** what names the kernels that graph launches replay */
+  capture?: string;
 }
 
 /** An error of a request: the error object of the server, or of the network. */
@@ -69,7 +71,7 @@ async function bodyOf<T>(reply: Response): Promise<T> {
 }
 
 const get = <T>(url: string, signal?: AbortSignal): Promise<T> => ask<T>(url, signal ? { signal } : {});
-const where = (w: Where): Record<string, string | undefined> => ({ run: w.run, worker: w.worker, span: w.span });
+const where = (w: Where): Record<string, string | undefined> => ({ run: w.run, worker: w.worker, span: w.span, capture: w.capture });
 
 export const getRuns = (signal?: AbortSignal): Promise<Runs> => get<Runs>("api/v1/runs", signal);
 export const getAnalyses = (w: Where | null, device = "", signal?: AbortSignal, wait = ""): Promise<Analyses> =>
@@ -117,6 +119,8 @@ export interface Places {
   run: string;
   workers: readonly string[];
   spans: readonly string[];
+  /** what names the kernels that graph launches replay */
+  capture?: string;
   /** how several workers are aligned, "" as the server chooses */
   al?: string;
   /** layout of the rows, where the server makes other tracks for it */
@@ -129,7 +133,7 @@ type TimelineQuery = Record<string, string | number | undefined>;
 export function timelineAddress(route: string, at: Places, query: TimelineQuery): string {
   const texts = Object.fromEntries(Object.entries(query).map(([k, v]) => [k, v === undefined ? undefined : String(v)]));
   const lists = [...at.workers.map((w) => ["worker", w]), ...at.spans.map((s) => ["span", s])].filter(([, v]) => v);
-  const url = address(`api/v1/timeline${route && `/${route}`}`, { run: at.run, ...(at.al && { al: at.al }), ...(at.lay && { lay: at.lay }), ...texts });
+  const url = address(`api/v1/timeline${route && `/${route}`}`, { run: at.run, capture: at.capture, ...(at.al && { al: at.al }), ...(at.lay && { lay: at.lay }), ...texts });
   return url + lists.map(([k, v]) => `&${k}=${encodeURIComponent(v!)}`).join("");
 }
 

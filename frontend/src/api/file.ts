@@ -32,7 +32,7 @@ export async function openFile(): Promise<void> {
   saved = JSON.parse(await text) as Saved;
 }
 
-const WHERE = new Set(["run", "worker", "span", "tables", "wait"]);
+const WHERE = new Set(["run", "worker", "span", "capture", "tables", "wait"]);
 
 /** The name under which a saved page holds the answer of an address. */
 export function nameOf(url: string): string {

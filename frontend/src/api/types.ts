@@ -345,6 +345,8 @@ export interface Runs {
   runs: Run[];
   rejected?: Rejected[];
   notes?: string[];
+  /** files and folders of graph captures */
+  captures?: string[];
   features?: { original?: boolean; bind_all?: boolean; version?: string };
 }
 
@@ -422,4 +424,7 @@ export interface Analyses {
   devices?: string[];
   /** analyses that could not be loaded: name and reason */
   failed?: Record<string, string>;
+  /** whether graphs were launched, and the files that name what they replay */
+  replays?: boolean;
+  named_by?: string;
 }

@@ -18,6 +18,7 @@ import { List } from "../ui/select";
 import { dark, toggleTheme } from "../ui/theme";
 import { slim } from "../ui/width";
 import { BasePick } from "./base";
+import { CapturePick } from "./capture";
 import { Export } from "./export";
 import { kindOf, KindBadge, hasSeveralKinds, isMemoryOnly } from "./kind";
 import { distinctParts } from "../sections/table/names";
@@ -39,7 +40,7 @@ export function Bar(): JSX.Element {
       {c && list ? (
         <div class="picks">
           <Pick label="Run" class="long name" value={c.run.name || "."} part={distinctParts(list.runs.map((r) => r.name), SHOWN).get(c.run.name)} tip={c.span.file ?? ""} badge={slim.value ? <KindBadge span={c.span} /> : undefined}>
-            {(close) => <RunList runs={list.runs} value={c.run.name} onPick={(run) => { go({ ...view.peek(), run, worker: "", span: "", step: "", tables: {}, figures: {}, ...(run === view.peek().base && NO_BASE) }, "push"); close(); }} />}
+            {(close) => <RunList runs={list.runs} value={c.run.name} onPick={(run) => { go({ ...view.peek(), run, worker: "", span: "", step: "", capture: "", tables: {}, figures: {}, ...(run === view.peek().base && NO_BASE) }, "push"); close(); }} />}
           </Pick>
           {!slim.value && (
             <Pick label="Worker" value={workerLabel(c.worker.name, c.worker.rank, c.run.workers.filter((w) => w === c.worker || !isJoined(w)).length)} part={c.worker.rank === null || c.worker.rank === undefined ? distinctParts(c.run.workers.map((w) => w.name), SHOWN).get(c.worker.name) : undefined} tip={c.worker.name} class="divided long name second">
@@ -51,6 +52,7 @@ export function Bar(): JSX.Element {
               {(close) => <List foot={<OtherRecordingLink span={c.span} onGo={close} />} label="Spans" value={c.span.name} options={c.worker.spans.map((s, i) => ({ value: s.name, text: s.label || s.file || s.name || String(i + 1), note: [hasSeveralKinds(c.run) ? kindOf(s).note : "", s.size ? human(s.size, "B") : ""].filter(Boolean).join(" · ") }))} onPick={(span) => { change({ span, step: "" }, "push"); close(); }} />}
             </Pick>
           )}
+          <CapturePick list={list} chosen={c} />
           <BasePick list={list.runs} chosen={c} />
           <Steps steps={analyses?.steps ?? []} loading={!analyses} />
           {!slim.value && <Limits />}

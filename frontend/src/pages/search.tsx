@@ -117,7 +117,7 @@ function Palette(): JSX.Element {
 }
 
 /** A link, on this recording; of a run, its own page of what is shown now. */
-const viewOf = (link: Link): ReturnType<typeof linkView> => (link.analysis ? linkView(link) : { ...pageView(view.peek().page), run: link.query?.["run"] ?? "", worker: "", span: "", step: "" });
+const viewOf = (link: Link): ReturnType<typeof linkView> => (link.analysis ? linkView(link) : { ...pageView(view.peek().page), run: link.query?.["run"] ?? "", worker: "", span: "", step: "", capture: "" });
 
 /** Scrolls to the table that was filtered, once its page is there; not after a move elsewhere. */
 function showTable(id: string): void {

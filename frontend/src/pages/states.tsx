@@ -236,13 +236,13 @@ function RunsWithPage({ name }: { name: string }): JSX.Element | null {
   return (
     <>
       <h2>Runs that have data for this page</h2>
-      <ul class="side-list">{found.map((w) => <li><Icon name="folder" /><ViewLink view={{ ...pageView(name), run: w.run, worker: w.worker ?? "", span: w.span ?? "", step: "" }} class="link">{w.run || "."}</ViewLink><span class="note">{w.worker}</span></li>)}</ul>
+      <ul class="side-list">{found.map((w) => <li><Icon name="folder" /><ViewLink view={{ ...pageView(name), run: w.run, worker: w.worker ?? "", span: w.span ?? "", step: "", capture: "" }} class="link">{w.run || "."}</ViewLink><span class="note">{w.worker}</span></li>)}</ul>
     </>
   );
 }
 
 export function NotFound({ absent }: { absent: Extract<Choice, { state: "absent" }> }): JSX.Element {
-  const to = (name: string) => ({ ...view.value, ...(absent.what === "run" ? { run: name, worker: "", span: "", step: "" } : absent.what === "worker" ? { worker: name, span: "", step: "" } : { span: name }) });
+  const to = (name: string) => ({ ...view.value, ...(absent.what === "run" ? { run: name, worker: "", span: "", step: "", capture: "" } : absent.what === "worker" ? { worker: name, span: "", step: "" } : { span: name }) });
   return (
     <div class="state">
       <div class="card pad">

@@ -1,7 +1,7 @@
 // The view as key-value pairs of the address and back. Defaults are left out; a bad value is dropped, the others are kept.
 //
 //   v=1            version, present as soon as anything else is
-//   page run worker span step device    the selection; base base_worker base_span the baseline; find = text filter of the main table
+//   page run worker span step capture device    the selection; base base_worker base_span the baseline; find = text filter of the main table
 //   q.FIELD        query fields of the page's analysis
 //   t.ID.s         sort: `-column` descending, `column` ascending
 //   t.ID.f         text filter                     t.ID.c.COLUMN  list of values to keep
@@ -44,6 +44,8 @@ export interface View {
   worker: string;
   span: string;
   step: string;
+  /** what names the kernels that graph launches replay, "" what lies beside the trace */
+  capture: string;
   device: string;
   /** the baseline: its run, and where they are not the same as of the recording shown, its worker and span */
   base: string;
@@ -62,14 +64,14 @@ export type Pairs = Record<string, string>;
 export const HOME = "overview";
 const VERSION = "1";
 const ID = /^[A-Za-z0-9_-]{1,80}$/;
-const PLAIN = ["page", "run", "worker", "span", "step", "device", "base", "base_worker", "base_span", "find"] as const;
+const PLAIN = ["page", "run", "worker", "span", "step", "capture", "device", "base", "base_worker", "base_span", "find"] as const;
 export const TIMELINE_KEYS = ["t", "ev", "area", "pin", "hide", "open", "lay", "al", "q", "mk", "y"] as const;
 
 /** No baseline is chosen. */
 export const NO_BASE = { base: "", base_worker: "", base_span: "" } as const;
 export const emptyTable = (): TableState => ({ sort: null, find: "", keep: {}, ranges: {}, columns: {}, opened: { base: "d", ids: [] }, row: "" });
 export const emptyView = (): View => ({
-  page: HOME, run: "", worker: "", span: "", step: "", device: "", ...NO_BASE, find: "", query: {}, tables: {}, figures: {}, timeline: {},
+  page: HOME, run: "", worker: "", span: "", step: "", capture: "", device: "", ...NO_BASE, find: "", query: {}, tables: {}, figures: {}, timeline: {},
 });
 
 /** The pairs of a view, in a fixed order, without what is at its default. */

@@ -35,9 +35,9 @@ export const choice = computed(() => (runs.value.value ? choose(runs.value.value
 export const chosen = computed<Chosen | null>(() => (choice.value?.state === "chosen" ? choice.value.chosen : null));
 export const where = computed<api.Where | null>(() => {
   const c = chosen.value;
-  return c ? { run: c.run.name, worker: c.worker.name, span: c.span.name } : null;
+  return c ? { run: c.run.name, worker: c.worker.name, span: c.span.name, ...(view.value.capture && { capture: view.value.capture }) } : null;
 });
-const whereKey = computed(() => (where.value ? JSON.stringify([where.value.run, where.value.worker, where.value.span, view.value.device, attempt.value]) : ""));
+const whereKey = computed(() => (where.value ? JSON.stringify([where.value.run, where.value.worker, where.value.span, where.value.capture, view.value.device, attempt.value]) : ""));
 export const info = computed<AnalysisInfo | null>(() => pages.value.value?.analyses.find((a) => a.name === page.value) ?? catalog.value.find((a) => a.name === page.value) ?? null);
 /** Why the present page cannot be computed of any recording: its analysis could not be loaded. */
 export const failure = computed(() => failures.value.find((f) => f.name === page.value) ?? null);

@@ -57,3 +57,22 @@ export function parseSteps(text: string): { from: number; to: number } | null {
   const from = Number(match[1]);
   return { from, to: match[2] === undefined ? from : Number(match[2]) };
 }
+
+/** In place of a recording of graph captures: nothing names what graphs replay. */
+export const NO_CAPTURE = "none";
+
+interface Offer {
+  value: string;
+  text: string;
+  note: string;
+}
+
+/** What can be chosen for a trace: recordings of graph captures, then other traces, whose eager iterations may hold the same kernels. */
+export function captureOptions({ runs, captures = [] }: Pick<Runs, "runs" | "captures">, shown: string | undefined): Offer[] {
+  const files = new Set(captures);
+  const traces = runs.flatMap((r) => r.workers.flatMap((w) => w.spans.filter((s) => s.kind === "kineto" && s.file && s.file !== shown && !files.has(s.file)).map((s) => s.file!)));
+  return [
+    { value: "", text: "Beside the trace", note: "as found" }, { value: NO_CAPTURE, text: "None", note: "kernels stay without operators" },
+    ...captures.map((file) => ({ value: file, text: file, note: "graph capture" })), ...traces.map((file) => ({ value: file, text: file, note: "an eager run" })),
+  ];
+}

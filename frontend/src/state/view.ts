@@ -66,8 +66,8 @@ export function changeTimeline(part: Record<string, string>, how: How): void {
 
 /** Another page of the same selection. */
 export function pageView(name: string): View {
-  const { run, worker, span, step, device, base, base_worker, base_span } = view.value;
-  return { ...emptyView(), page: name, run, worker, span, step, device, base, base_worker, base_span };
+  const { run, worker, span, step, capture, device, base, base_worker, base_span } = view.value;
+  return { ...emptyView(), page: name, run, worker, span, step, capture, device, base, base_worker, base_span };
 }
 
 /**
@@ -82,7 +82,7 @@ export function linkView(link: Link): View {
   const next = { ...pageView(link.analysis || HOME), find, query, tables, figures, timeline };
   const other = run !== undefined && run !== next.run;
   if (run !== undefined || worker !== undefined || span !== undefined) Object.assign(next, NO_BASE); // another recording is shown
-  if (other) Object.assign(next, { run, worker: "", span: "", step: "" });
+  if (other) Object.assign(next, { run, worker: "", span: "", step: "", capture: "" });
   if (worker !== undefined) Object.assign(next, { worker, span: "" });
   if (span !== undefined) next.span = span;
   if (step !== undefined) next.step = step;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tb_sol_plugin.metrics.timeline.timeline import timeline_of
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.graph_capture import graph_sets
-from tb_sol_plugin.store.load import Loader
+from tb_sol_plugin.store.load import Loader, open_here
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.scan import Heads, scan
@@ -153,6 +154,36 @@ def test_a_folder_of_captures_is_no_run_and_the_list_says_what_it_is_for(both: P
     # and captures alone are recordings like any other
     alone = scan(single(str(both.parent / "capture_traces")), StoreOptions(), Heads({}))
     assert len(alone.runs) == 1
+
+
+def test_a_trace_that_was_joined_is_kept_and_no_capture_is_read_for_it_again(both: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a server that has joined a capture, with its cache
+    logdir = both.parent.parent
+    options = StoreOptions(cache_dir=str(logdir / "cache"))
+    (recording,) = scan(single(str(logdir)), options, Heads({})).runs["run"]
+    first = open_here(recording, options, recordings=[recording])
+    # WHEN another one opens the trace, where captures can neither be read nor aligned
+    capture_file = both.parent / "capture_traces" / "graph_capture_rank_0.pt.trace.json"
+    changed = capture_file.stat().st_mtime
+    capture_file.unlink()
+    monkeypatch.setattr("tb_sol_plugin.model.graph_join.with_graphs", None)
+    loader = Loader(options, ThreadPoolExecutor(1))
+    second = loader.capture(recording, 60.0, recordings=[recording])
+    # THEN it has the same tables, mapped from the disk
+    for name, table in first.tables.items():
+        assert second.tables[name].astype(object).equals(table.astype(object)), name
+    assert second.facts == first.facts and len(second.tables["replays"]) == 12 and second.run == "run"
+    origin = first.tables["replays"]["origin"].tolist()
+    # AND an entry that is changed in place is found out and made anew, as any other
+    monkeypatch.undo()
+    capture_window(other := amd(), TWO, 0)
+    other.write(capture_file)
+    os.utime(capture_file, (changed, changed))
+    kept = max((logdir / "cache").glob("*/replays.arrow"))
+    kept.write_bytes(b"x" * kept.stat().st_size)
+    third = loader.capture(recording, 60.0, recordings=[recording])
+    assert third is not second and third.tables["replays"]["origin"].tolist() == origin
+    loader.close()
 
 
 def test_captures_that_are_named(both: Path) -> None:

@@ -44,12 +44,13 @@ const canDraw = (): boolean => {
 /** Workers whose timelines stand under each other, how they are aligned, and the layout that the server makes. */
 function placesOf(report: Report, keys: Readonly<Record<string, string>>): Places {
   const where = requestOf(report)?.where;
+  const capture = where?.capture ?? "";
   const all = keys["lay"] === "worker";
   const lay = keys["lay"] === "compact" ? "compact" : "";
   const now = choice.value?.state === "chosen" ? choice.value.chosen : null;
   const others = all && now ? now.run.workers.slice(0, MOST_WORKERS) : [];
-  if (others.length > 1) return { run: now!.run.name, al: keys["al"] ?? "", lay, workers: others.map((w) => w.name), spans: others.map((w) => (w.name === where?.worker ? (where.span ?? "") : (w.spans.at(-1)?.name ?? ""))) };
-  return { run: where?.run ?? "", al: "", lay, workers: [where?.worker ?? ""], spans: [where?.span ?? ""] };
+  if (others.length > 1) return { run: now!.run.name, capture, al: keys["al"] ?? "", lay, workers: others.map((w) => w.name), spans: others.map((w) => (w.name === where?.worker ? (where.span ?? "") : (w.spans.at(-1)?.name ?? ""))) };
+  return { run: where?.run ?? "", capture, al: "", lay, workers: [where?.worker ?? ""], spans: [where?.span ?? ""] };
 }
 
 export function Timeline({ s, report, cards }: TimelineProps): JSX.Element {
