@@ -180,7 +180,8 @@ MOST_ALIKE: Final = 4
 
 def eager_sets(capture: Capture, file: str, stated: Stated | None = None) -> list[GraphSet]:
     """Returns what ran eagerly in a recording, as graphs: iterations of an engine, else steps; where streams were captured in it, what ran
-    before each on its thread, for the batch of that capture. Pieces are left out: which of several alike one is, nothing tells.
+    before each on its thread, for the batch of that capture. Before the pieces of a batch it is the whole iteration that they are cut
+    from, see `place_pieces`.
     """
     host = _Host(capture)
     host.name_by_events(capture)
@@ -200,15 +201,15 @@ def _eager_stretches(host: _Host, capture: Capture, stated: Stated | None) -> li
     """Returns (batch, first row, row after the last) of what may have run eagerly as a whole; -1 for an unknown batch."""
     windows, _ = _windows(host)
     if windows:
-        out, thread, after = [], -1, 0
+        out, thread, after, before = [], -1, 0, None
         for begin, _, end in windows:
             if host.thread[begin] != thread:
                 thread = host.thread[begin]
-                after = int(np.searchsorted(host.thread, thread))
+                after, before = int(np.searchsorted(host.thread, thread)), None
             said = _annotated(host, begin) or stated
-            if said is None or said.mode == FULL:
+            if said is None or said.mode == FULL or said != before:
                 out.append((-1 if said is None else said.batch, after, begin))
-            after = end + 1
+            after, before = end + 1, said
         return out
     below = capture.host["end"].to_numpy()
     named = {code: iteration_of(name) for code, name in enumerate(host.names)}
@@ -418,14 +419,65 @@ def align(events: Ints, streams: Ints, launches: Ints) -> Aligned:
 
 
 def _run_of(events: Ints, launches: Ints) -> int:
-    """Returns where the last run of launches begins that is the same as the events, -1 where there is none."""
+    """Returns where the last run of launches begins that is the same as the events, of more launches than events; -1 none."""
     if not len(events) or len(events) >= len(launches) or bool((events < 0).any()):
         return -1
+    return _last(events, launches)
+
+
+def _last(events: Ints, launches: Ints) -> int:
+    """Returns where the last run of launches begins that is the same as the events, -1 where there is none."""
     text, wanted = (np.ascontiguousarray(codes, np.int64).tobytes() for codes in (launches, events))
     at = text.rfind(wanted)
     while at > 0 and at % 8:
         at = text.rfind(wanted, 0, at + len(wanted) - 1)
     return at // 8 if at >= 0 else -1
+
+
+def _first(events: Ints, launches: Ints, low: int) -> int:
+    """Returns where the first run of launches from `low` on begins that is the same as the events, -1 where there is none."""
+    text, wanted = (np.ascontiguousarray(codes, np.int64).tobytes() for codes in (launches, events))
+    at = text.find(wanted, 8 * low)
+    while at >= 0 and at % 8:
+        at = text.find(wanted, at + 1)
+    return at // 8 if at >= 0 else -1
+
+
+def place_pieces(pieces: Sequence[Ints], launches: Ints) -> list[int] | None:
+    """Returns where each piece of an iteration begins in what ran eagerly: each in a row, one behind the other, all as codes of names.
+
+    The last such places; an eager run may hold an iteration more than once. None where there are none, where names leave a choice among
+    several, and where most launches between the first and the last piece are of none.
+    """
+    if not pieces or any(not len(piece) or bool((piece < 0).any()) for piece in pieces):
+        return None
+    found = _pieces_before(pieces, launches, len(launches))
+    if found is None:
+        return None
+    end = found[-1] + len(pieces[-1])
+    if end - found[0] > 2 * sum(map(len, pieces)):
+        return None
+    at = found[0]
+    for piece, place in zip(pieces, found, strict=True):  # within these ends there is no other way
+        if _first(piece, launches, at) != place:
+            return None
+        at = place + len(piece)
+    other = _pieces_before(pieces, launches, end - 1)
+    low = 0 if other is None else other[-1] + len(pieces[-1])
+    if low > found[0] or 0 <= _first(pieces[0], launches, low) < found[0]:
+        return None
+    return found
+
+
+def _pieces_before(pieces: Sequence[Ints], launches: Ints, end: int) -> list[int] | None:
+    """Returns the last places of some pieces, one behind the other, before `end`; None where there are none."""
+    out = []
+    for piece in reversed(pieces):
+        end = _last(piece, launches[:end])
+        if end < 0:
+            return None
+        out.append(end)
+    return out[::-1]
 
 
 def _scan(events: list[int], launches: list[int]) -> list[int]:

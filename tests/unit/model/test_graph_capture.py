@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_sol_plugin.model.engines import PATTERNS, iteration_of
-from tb_sol_plugin.model.graph_capture import align, stated_in
+from tb_sol_plugin.model.graph_capture import align, place_pieces, stated_in
 
 A, B, C, D = range(4)
 
@@ -32,6 +32,25 @@ def aligned(events: list[int], launches: list[int], streams: list[int] | None = 
 )
 def test_alignment(events: list[int], launches: list[int], expected: tuple[int, list[int]]) -> None:
     assert aligned(events, launches) == expected
+
+
+@pytest.mark.parametrize(
+    ("pieces", "launches", "expected"),
+    [
+        ([[A, B], [C, A], [C, D]], [A, B, D, C, A, D, C, D], [0, 3, 6]),
+        ([[A, B], [C, D]], [A, B, C, D, A, B, C, D], [4, 6]),  # the model ran twice: the last time
+        ([[A], [A]], [A, A, A], None),  # the first and the second, or the second and the third
+        ([[A], [B]], [A, A, B], None),
+        ([[A], [B], [C]], [A, B, B, C], None),
+        ([[A], [B]], [A, C, C, C, C, B], None),  # far apart
+        ([[A, B]], [B, A], None),
+        ([[A], []], [A], None),
+        ([[-1]], [-2], None),
+        ([], [A], None),
+    ],
+)
+def test_pieces_stand_in_an_eager_run_in_one_way_only(pieces: list[list[int]], launches: list[int], expected: list[int] | None) -> None:
+    assert place_pieces([np.array(piece, np.int64) for piece in pieces], np.array(launches)) == expected
 
 
 def test_streams_each_keep_their_order() -> None:

@@ -274,6 +274,36 @@ def test_the_warm_up_before_a_capture_names_what_its_graph_replays(tmp_path: Pat
     assert c.analyze("health").table("graphs")["named_by"].tolist() == ["eager run"]
 
 
+def test_the_warm_up_before_pieces_names_each_of_them(tmp_path: Path) -> None:
+    # GIVEN a capture on CUDA of pieces for 16 and for 8 tokens, each batch behind two eager runs of the model: layers with other attention between
+    def other(k: int) -> tuple[tuple[str, str, int], ...]:
+        return (("vllm::unified_attention_with_output", f"attention_{k}", 900),)
+
+    first, middle, last = (("aten::embedding", "embed", 400), LAYER[0]), LAYER[::2], (LAYER[2], ("aten::mm", "head", 700))
+    model = (first, other(0), middle, other(1), middle, other(2), last)
+    captured, replayed = TraceBuilder(), TraceBuilder()
+    at = 0
+    for batch in (16, 8):
+        for _ in range(2):
+            at = eager(captured, model, at, at + 1_000, batch=batch) + 20_000
+        for _ in range(4):
+            at = unnamed(captured, at, 2, batch=batch, mode="PIECEWISE")
+    # WHEN an iteration of 8 tokens replays them, with another attention launched between
+    replayed.annotation(PIECE, 0, 190_000)
+    for k, piece in enumerate((first, middle, middle, last)):
+        replay(replayed, [piece], 40_000 * k, 10_000 + 40_000 * k, root="")
+        replayed.op("vllm::unified_attention_with_output", 40_000 * k + 8_000, 1_000)
+        replayed.launch("flash", at=40_000 * k + 8_100, start=40_000 * k + 25_000, duration=5_000)
+    c = opened(pair(tmp_path / "run", captured, replayed))
+    # THEN every piece has its operators and modules, of the sizes of that batch, and the attention its own
+    assert [(r["how"], r["eager"], r["events"]) for r in launches(c)] == [(1, True, 2)] * 4
+    assert operators(c) == {
+        "aten::embedding": (1, 400), "aten::mm": (4, 9_700), "aten::add": (3, 3_000), "vllm::unified_attention_with_output": (4, 20_000),
+    }  # fmt: skip
+    assert {r["name"] for r in c.analyze("modules").table("modules").to_dict("records")} >= {"Layer_0", "Layer_2", "Layer_4", "Layer_6"}
+    assert c.analyze("roofline").table("ops").set_index("name").loc["aten::mm", "flop"] == 4 * 2 * 8 * 64 * 64
+
+
 def test_an_iteration_without_graphs_stands_in_for_a_capture(tmp_path: Path) -> None:
     # GIVEN the same program recorded with its graphs off, with kernels before and behind the layers, and named
     without, replayed = TraceBuilder(), TraceBuilder()
@@ -302,7 +332,7 @@ def test_what_ran_eagerly_names_nothing_where_it_proves_nothing(tmp_path: Path) 
     eager(without, [LAYER, *[(("aten::relu", "relu", 100),)] * 20, LAYER], 100, 1_000)
     other = without.write(tmp_path / "other" / "eager.pt.trace.json")
     for name, layers, many, said in (
-        ("far", TWO, 1, "agree"), ("pieces", [LAYER], 2, "where each begins"), ("strange", [(("aten::exp", "exp", 5),)], 1, "has its names"),
+        ("far", TWO, 1, "agree"), ("pieces", [LAYER], 2, "where each begins"), ("pair", [LAYER[:1]], 2, "where each begins"), ("strange", [(("aten::exp", "exp", 5),)], 1, "has its names"),
     ):  # fmt: skip
         replayed = TraceBuilder()
         if many == 2:
