@@ -405,6 +405,7 @@ def _export_flags(parser: argparse.ArgumentParser) -> None:
     window.add_argument("--tracks", default="", metavar="TRACKS", help="numbers and ranges as 0-5,9, or paths; default all")
     window.add_argument("--clip", action="store_true", help="cut events to the window")
     window.add_argument("--no-flows", action="store_true", help="leave out links between events")
+    window.add_argument("--critical-path", action="store_true", help="also the critical path: a row of its own, with links along it")
     window.add_argument("--split-overlaps", action="store_true", help="overlapping events on threads of their own, times from 0 on")
 
 
@@ -439,7 +440,7 @@ def _timeline_pieces(options: argparse.Namespace) -> Iterable[bytes]:
     if end < begin:
         raise BadQuery("the window ends before it begins", hint="give --end at or after --start", field="end")
     tracks = rows_of(shown, named_tracks(shown, options.tracks) if options.tracks else None)
-    return export(shown, Window(begin, end, tracks, not options.no_flows, options.clip, options.split_overlaps))
+    return export(shown, Window(begin, end, tracks, not options.no_flows, options.clip, options.split_overlaps, options.critical_path))
 
 
 _PRIVATE = ("localhost", "127.0.0.1", "::1")

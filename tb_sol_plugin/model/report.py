@@ -348,14 +348,15 @@ class TimelineSection(Section, tag="timeline"):
     """A stretch of the timeline; its events are fetched as tiles of what can be seen.
 
     start_ns, end_ns: the window it opens with, ns since the start of the recording; None for everything. tracks: paths of those that are
-    shown, none for all. highlight: stretches to mark, each with a word. height: pixels of a small one inside another page; 0: as the
-    page needs.
+    shown, none for all. highlight: stretches to mark, each with a word. path: the critical path is drawn. height: pixels of a small one
+    inside another page; 0: as the page needs.
     """
 
     start_ns: int | None = None
     end_ns: int | None = None
     tracks: list[str] = []
     highlight: list[tuple[int, int, str]] = []
+    path: bool = False
     height: int = 0
 
 

@@ -31,7 +31,7 @@ from tb_sol_plugin.metrics.timeline.window import EVERYTHING, Place, Window, row
 from tb_sol_plugin.metrics.timeline.workers import Workers
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.tables.pyramid import TILE
-from tb_sol_plugin.web import perfetto, tiles
+from tb_sol_plugin.web import perfetto, tiles, timeline_path
 from tb_sol_plugin.web import timeline_wire as shapes
 from tb_sol_plugin.web.bounds import MOST_ANSWER, MOST_TEXT, ROOM, fitting, short
 from tb_sol_plugin.web.context import context, limits_asked, only, wait_asked
@@ -455,12 +455,18 @@ def search() -> Response:
 
 @timeline_api.get("/flows")
 def flows() -> Response:
-    """Returns links between events: of some events, or of a window; the longest latencies first."""
+    """Returns links between events: of some events, or of a window; the longest latencies first.
+
+    kind: launch or backward, all where it is left out; path: the critical path, in order of time, from each stretch on a thread or stream to
+    the next. The times of its ends are those of the stretches, whose events are those that take most of them.
+    """
     only(*_WHICH, "events", "start_ns", "end_ns", "kind")
     w = shown().workers
     kind = request.args.get("kind", "")
+    if kind == "path":
+        return reply(pack_json(timeline_path.flows(w, *_times(w), MOST_FLOWS, _events)), request)
     if kind and kind not in links.KINDS:
-        raise BadQuery(f"no kind {kind[:40]!r}", hint=f"choose {' or '.join(links.KINDS)}", field="kind")
+        raise BadQuery(f"no kind {kind[:40]!r}", hint=f"choose {', '.join(links.KINDS)} or path", field="kind")
     chosen = [k for k in links.KINDS if k == kind or not kind]
     out: list[shapes.FlowShape] = []
     total = 0
@@ -505,21 +511,22 @@ def _end(one: shapes.EventShape) -> shapes.FlowEnd:
 @timeline_api.get("/export")
 def export() -> Response:
     """Returns a window of the timeline as a trace file, gzip: for Perfetto, and, of one worker, to be read again."""
-    only(*_WHICH, "start_ns", "end_ns", "tracks", "flows", "clip", "split_overlaps")
+    only(*_WHICH, "start_ns", "end_ns", "tracks", "flows", "clip", "split_overlaps", "path")
     seen = shown()
     w = seen.workers
     begin, end = (_whole("start_ns", *EVERYTHING, EVERYTHING[0]), _whole("end_ns", *EVERYTHING, EVERYTHING[1]))
     if end < begin:
         raise BadQuery("the window ends before it begins", hint="give end_ns at or after start_ns", field="end_ns")
     wanted = _tracks(w, w.track_count)
-    flows, clip, split = _switch("flows", True), _switch("clip", False), _switch("split_overlaps", False)
+    flows = _switch("flows", True)
+    clip, split, path = (_switch(name, False) for name in ("clip", "split_overlaps", "path"))
     parts = []
     for worker, (one, moved) in enumerate(zip(w.timelines, w.alignment, strict=True)):
         mine = None if wanted is None else [local for at, local in map(w.worker_of, wanted) if at == worker]
         if mine == []:
             continue
         place = Place(worker, one.tracks[0].label if one.tracks else one.capture.worker, moved.offset_ns)
-        parts.append((one, Window(begin - moved.offset_ns, end - moved.offset_ns, rows_of(one, mine), flows, clip, split), place))
+        parts.append((one, Window(begin - moved.offset_ns, end - moved.offset_ns, rows_of(one, mine), flows, clip, split, path), place))
     first = w.timelines[0].capture
     if len(w.timelines) == 1:
         body, name = write(*parts[0][:2], seen.fingerprint), f"{first.worker or 'worker'}.{first.span or 'timeline'}"

@@ -21,6 +21,7 @@ from isal import igzip
 from tb_sol_plugin.metrics.time.attribution import captured_rows
 from tb_sol_plugin.metrics.timeline.counters import values_of
 from tb_sol_plugin.metrics.timeline.links import KINDS, pairs_of
+from tb_sol_plugin.metrics.timeline.path_export import path_lines, trace_time
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
 from tb_sol_plugin.metrics.timeline.window import EVERYTHING, Place, Window, is_whole
 from tb_sol_plugin.model import schemas as S
@@ -169,12 +170,6 @@ def _number(text: str) -> str:
     return text if is_whole(text) and str(int(text)) == text else json.dumps(text)
 
 
-def _time(ns: int) -> str:
-    """Returns ns as a number of µs, exactly."""
-    sign, ns = ("-", -ns) if ns < 0 else ("", ns)
-    return f"{sign}{ns // 1000}.{ns % 1000:03d}"
-
-
 def _texts(frame: pd.DataFrame, column: str, rows: Ints, *, quoted: bool = False) -> tuple[Ints, list[str]]:
     """Returns the place of each row's text in a list of those that are used, -1 for none. quoted: as JSON, a row without text as ""."""
     coded = arrays.coded(frame[column])
@@ -264,6 +259,17 @@ class _Writer:
         yield _lined(self._counters(sources))
         if self.window.flows:
             yield from self._flows()
+        if self.window.path:
+            for some in path_lines(self.timeline, self.window, self.place, self._where):
+                yield _lined(some)
+
+    def _where(self, host: int, device: int) -> str:
+        """Returns process and thread of a host or device row."""
+        if device < 0:
+            return self._at(int(self.capture.host["thread"].iloc[host]))
+        number, stream = (int(self.capture.device[c].iloc[device]) for c in ("device", "stream"))
+        pid, tid = self._stream(number, stream, self.lane.get(self.events.base("device") + device, 0))
+        return f'"pid": {pid}, "tid": {tid}'
 
     def _chosen(self) -> dict[str, Ints]:
         """Returns the rows of each table that overlap the window on the tracks, in the order of the file."""
@@ -454,7 +460,7 @@ class _Writer:
         columns = (_quoted(table, "name", rows), _quoted(table, "category", rows), _plain(table, "args", rows))
         thread, time = (table[c].to_numpy()[rows].tolist() for c in ("thread", "time_ns"))
         return [
-            f'{{"ph": "i", "s": "t"{_cat(c)}, "name": {n}, {self._at(t)}, "ts": {_time(ns + self.place.offset_ns)}{_args(a)}}}'
+            f'{{"ph": "i", "s": "t"{_cat(c)}, "name": {n}, {self._at(t)}, "ts": {trace_time(ns + self.place.offset_ns)}{_args(a)}}}'
             for n, c, a, t, ns in zip(*columns, thread, time, strict=True)
         ]
 
@@ -520,7 +526,7 @@ class _Writer:
         thread, time = (table[c].to_numpy()[rows].tolist() for c in ("thread", "time_ns"))
         both = zip(_quoted(table, "name", rows), _plain(table, "args", rows), thread, time, strict=True)
         by = self.place.offset_ns
-        return [f'{{"ph": "C", "name": {n}, {self._at(t)}, "ts": {_time(ns + by)}{_args(a)}}}' for n, a, t, ns in both]
+        return [f'{{"ph": "C", "name": {n}, {self._at(t)}, "ts": {trace_time(ns + by)}{_args(a)}}}' for n, a, t, ns in both]
 
     # -- links ---------------------------------------------------------------------------------------------------------
 
