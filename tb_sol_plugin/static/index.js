@@ -1304,6 +1304,7 @@ var getTimeline = (at, signal) => get(timelineAddress("", at, {}), signal);
 var getTimelineNames = (at, fp, signal) => get(timelineAddress("names", at, { fp }), signal);
 var getEvent = (at, query, signal) => get(timelineAddress("event", at, query), signal);
 var getEvents = (at, query, signal) => get(timelineAddress("events", at, query), signal);
+var getFlows = (at, query, signal) => get(timelineAddress("flows", at, query), signal);
 var getHits = (at, query, signal) => get(timelineAddress("search", at, query), signal);
 async function bytes(url, init) {
 	if (inFile) return fromFile(url);
@@ -1669,6 +1670,7 @@ var TIMELINE_KEYS = [
 	"al",
 	"q",
 	"mk",
+	"cp",
 	"y"
 ];
 /** No baseline is chosen. */
@@ -2341,7 +2343,7 @@ function sharedArea(a, b) {
 	return Math.max(0, Math.min(a.right, b.right) - Math.max(a.left, b.left)) * Math.max(0, Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top));
 }
 /** px between a hover box and a card. */
-var APART = 6;
+var APART$1 = 6;
 /** How far a box must move to clear a card and stay inside a room: the shortest way, across or up and down; null where no way is left. */
 function wayOff(box, card, room) {
 	if (!overlap(box, card)) return {
@@ -2350,20 +2352,20 @@ function wayOff(box, card, room) {
 	};
 	const ways = [
 		{
-			x: card.left - APART - box.right,
+			x: card.left - APART$1 - box.right,
 			y: 0
 		},
 		{
-			x: card.right + APART - box.left,
+			x: card.right + APART$1 - box.left,
 			y: 0
 		},
 		{
 			x: 0,
-			y: card.top - APART - box.bottom
+			y: card.top - APART$1 - box.bottom
 		},
 		{
 			x: 0,
-			y: card.bottom + APART - box.top
+			y: card.bottom + APART$1 - box.top
 		}
 	];
 	const inside = ({ x, y }) => box.left + x >= room.left && box.right + x <= room.right && box.top + y >= room.top && box.bottom + y <= room.bottom;
@@ -11119,6 +11121,119 @@ var Loader = class {
 		this.broken.clear();
 	}
 };
+// src/sections/timeline/path.ts
+/** ms without a change of the view before it is asked for */
+var REST = 120;
+var HALO = 1;
+/** px between two arrows: closer ones would be a block of color */
+var APART = 3;
+/** Stretches of the path, in order of time. */
+function stretchesOf(flows) {
+	return flows.length ? [flows[0].source, ...flows.map((f) => f.target)] : [];
+}
+/** Whether what was asked for shows a view as well as a new answer would. */
+function covers(asked, view) {
+	if (!asked || view.start < asked.start || view.end > asked.end) return false;
+	return (view.end - view.start) * 6 >= asked.end - asked.start;
+}
+var PathModel = class {
+	from;
+	on = y$1(false);
+	flows = y$1([]);
+	asked = null;
+	ask = new AbortController();
+	timer = 0;
+	constructor(from) {
+		this.from = from;
+	}
+	/** Follows the view; returns how to stop. */
+	start() {
+		const end = x$1(() => {
+			const view = this.from.view();
+			window.clearTimeout(this.timer);
+			if (!this.on.value || !this.from.ready()) return this.forget();
+			if (!covers(this.asked, view)) this.timer = window.setTimeout(() => void this.fetch(view), REST);
+		});
+		return () => {
+			end();
+			window.clearTimeout(this.timer);
+			this.ask.abort();
+		};
+	}
+	/** Other rows, or other workers. */
+	forget() {
+		this.asked = null;
+		this.ask.abort();
+		if (this.flows.peek().length) this.flows.value = [];
+	}
+	async fetch(view) {
+		this.ask.abort();
+		const stop = (this.ask = new AbortController()).signal;
+		const length = view.end - view.start;
+		const [start, end] = [Math.floor(view.start - length), Math.ceil(view.end + length)];
+		try {
+			const found = await getFlows(this.from.at(), {
+				kind: "path",
+				start_ns: start,
+				end_ns: end
+			}, stop);
+			if (stop.aborted) return;
+			this.asked = {
+				start,
+				end
+			};
+			this.flows.value = found.flows;
+		} catch (error) {
+			if (!stop.aborted) this.from.failed(error);
+		}
+	}
+};
+function drawPath(ctx, flows, on) {
+	const bars = [];
+	const arrows = [];
+	let last = null;
+	let before = -3;
+	for (const one of stretchesOf(flows)) {
+		const [x0, x1, y] = [
+			on.x(one.start_ns),
+			on.x(one.end_ns),
+			on.y(one.track)
+		];
+		if (y !== null && x1 >= 0 && x0 <= on.width) {
+			bars.push([
+				Math.max(x0, 0),
+				Math.min(Math.max(x1, x0 + 1), on.width),
+				y
+			]);
+			if (last && last.y !== null && last.y !== y && last.end === one.start_ns && x0 - before >= APART) {
+				arrows.push([
+					Math.round(x0),
+					last.y,
+					y
+				]);
+				before = x0;
+			}
+		}
+		last = {
+			end: one.end_ns,
+			y
+		};
+	}
+	ctx.fillStyle = on.halo;
+	for (const [x0, x1, y] of bars) ctx.fillRect(x0, y - HALO, x1 - x0, 6);
+	ctx.fillStyle = on.color;
+	for (const [x, from, to] of arrows) {
+		const [top, bottom] = [Math.min(from, to), Math.max(from, to)];
+		ctx.fillRect(x, top, 1, bottom - top + 4);
+		const [tip, back] = to > from ? [to, to - 5] : [to + 4, to + 4 + 5];
+		ctx.beginPath();
+		ctx.moveTo(x + .5, tip);
+		ctx.lineTo(x - 2.5, back);
+		ctx.lineTo(x + 3.5, back);
+		ctx.fill();
+	}
+	for (const [x0, x1, y] of bars) ctx.fillRect(x0, y, x1 - x0, 4);
+}
 // src/sections/timeline/model.ts
 var RETRY = 300;
 /** px of the canvas that an event is given when it is looked at from afar. */
@@ -11192,6 +11307,12 @@ var TimelineModel = class {
 		go: (event) => this.go(event),
 		write: (part, how) => this.write(part, how)
 	});
+	path = new PathModel({
+		at: () => this.at,
+		view: () => this.window.value,
+		ready: () => !!this.shape.value && !inFile,
+		failed: (error) => this.failed(error)
+	});
 	cache = new TileCache(0);
 	loader = null;
 	places = new Places();
@@ -11210,6 +11331,7 @@ var TimelineModel = class {
 	}
 	start() {
 		this.load();
+		this.undo.push(this.path.start());
 		if (this.embedded) return;
 		this.undo.push(x$1(() => {
 			const keys = view.value.timeline;
@@ -11234,6 +11356,7 @@ var TimelineModel = class {
 			const shape = await this.untilRead(() => getTimeline(this.at, stop), stop);
 			if (stop.aborted || !shape) return;
 			this.loader?.stop();
+			this.path.forget();
 			this.cache = new TileCache(topOf(shape.span_ns));
 			this.loader = new Loader({
 				get: (z, from, to, tracks, signal) => getTiles(this.at, {
@@ -11351,6 +11474,7 @@ var TimelineModel = class {
 			this.window.value = window ? inside(window, all) : this.opening();
 			if (window && (window.start >= all.end || window.end <= 0)) lost.push(`the window ${spanText(window)} ns`);
 			this.marks.value = readMarks(keys["mk"] ?? "");
+			this.path.on.value = this.embedded ? !!this.section.path : keys["cp"] === "1";
 			const area = readArea(keys["area"] ?? "");
 			this.area.value = area;
 			const gone = area?.paths.filter((p) => !trackOf$1(this.tracks.peek(), p)) ?? [];
@@ -11374,6 +11498,11 @@ var TimelineModel = class {
 		this.wrote = JSON.stringify(next);
 		changeTimeline(part, how);
 		this.wrote = JSON.stringify(view.peek().timeline);
+	}
+	/** Draws the critical path, or no more. */
+	togglePath() {
+		this.path.on.value = !this.path.on.peek();
+		this.write({ cp: this.path.on.peek() ? "1" : "" }, "replace");
 	}
 	/** Shows another stretch of time; `place`: Alt + left comes back from it. */
 	show(next, place = false) {
@@ -12211,6 +12340,7 @@ var Painter = class {
 			const x = Math.round(xOf(time, s.view, s.width));
 			if (x >= 0 && x <= s.width && x !== before) ctx.fillRect(before = x, 0, 1, s.height);
 		}
+		if (s.path.length) this.path(ctx, s, rows);
 		if (s.area) this.areaOf(ctx, s, rows, s.area);
 		this.compare(ctx, s);
 		ctx.fillStyle = s.tokens.warn;
@@ -12218,6 +12348,16 @@ var Painter = class {
 		for (const one of s.outlines) this.outline(ctx, s, rows, one);
 		this.arrows = [];
 		for (const flow of s.flows) this.arrow(ctx, s, rows, flow);
+	}
+	path(ctx, s, rows) {
+		const tops = new Map(rows.filter(({ row, y }) => row.pinned || y >= s.shown.pinnedHeight - 2).map(({ row, y }) => [row.track.track, Math.round(y) + 1]));
+		drawPath(ctx, s.path, {
+			x: (time) => xOf(time, s.view, s.width),
+			y: (track) => tops.get(track) ?? null,
+			width: s.width,
+			color: s.tokens.accent,
+			halo: s.tokens.surface
+		});
 	}
 	/** A column of pixels with gaps: faster than a dashed line. */
 	dashes(ctx, color) {
@@ -12995,6 +13135,7 @@ var Surface = class {
 			},
 			outlines,
 			flows: detail && selected ? drawnFlows(detail) : [],
+			path: model.path.flows.peek(),
 			compared: compared.map((e) => ({
 				start: e.start,
 				end: e.start + e.duration
@@ -13149,7 +13290,7 @@ function Plot({ model, height, onOpen }) {
 	const surface = keep.current ??= new Surface(model, model.embedded);
 	const box = T$1(null);
 	A$1(() => x$1(() => {
-		model.window.value, model.rows.shown.value, model.hover.value, model.hovered.value, model.detail.value, model.selected.value, model.area.value, model.marks.value, model.finder.state.value, model.patterns.value, model.drawn.value, model.names.value, model.width.value, model.height.value, model.shape.value, model.compared.value, dark.value;
+		model.window.value, model.rows.shown.value, model.hover.value, model.hovered.value, model.detail.value, model.selected.value, model.area.value, model.marks.value, model.finder.state.value, model.patterns.value, model.drawn.value, model.names.value, model.width.value, model.height.value, model.shape.value, model.compared.value, model.path.flows.value, dark.value;
 		surface.schedule();
 	}), []);
 	A$1(() => {
@@ -13813,6 +13954,14 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }) {
 						"data-tip": "The whole recording",
 						onClick: () => model.everything(),
 						children: ["All ", /* @__PURE__ */ a("kbd", { children: "0" })]
+					}),
+					/* @__PURE__ */ a("button", {
+						type: "button",
+						class: `button ${model.path.on.value ? "on" : ""}`,
+						"aria-pressed": model.path.on.value,
+						"data-tip": "The critical path of each step: what holds its end, back to its start",
+						onClick: () => model.togglePath(),
+						children: "Path"
 					}),
 					/* @__PURE__ */ a("button", {
 						type: "button",

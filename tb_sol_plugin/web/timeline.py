@@ -457,8 +457,7 @@ def search() -> Response:
 def flows() -> Response:
     """Returns links between events: of some events, or of a window; the longest latencies first.
 
-    kind: launch or backward, all where it is left out; path: the critical path, in order of time, from each stretch on a thread or stream to
-    the next. The times of its ends are those of the stretches, whose events are those that take most of them.
+    kind: launch, backward, all where it is left out; path: from each stretch of the critical path on a thread or stream to the next.
     """
     only(*_WHICH, "events", "start_ns", "end_ns", "kind")
     w = shown().workers

@@ -8,7 +8,7 @@ from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.critical.path import CLASSES, LABELS
 from tb_sol_plugin.metrics.timeline.critical import stretches_of
 from tb_sol_plugin.metrics.timeline.workers import Workers
-from tb_sol_plugin.web.timeline_wire import EventShape, FlowEnd, FlowsShape, FlowShape
+from tb_sol_plugin.web.timeline_wire import EventShape, FlowEnd, FlowShape, FlowsShape
 
 
 def flows(
@@ -18,7 +18,8 @@ def flows(
 
     kind of a link: the class of time that its source is. total: stretches in the window. events: describes events by their ids.
     """
-    out, total = [], 0
+    out: list[FlowShape] = []
+    total = 0
     for worker, timeline in enumerate(w.timelines):
         offset = w.alignment[worker].offset_ns
         try:

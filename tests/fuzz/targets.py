@@ -265,7 +265,7 @@ _REQUESTS: Final = (
     ("timeline/event", "track=4&start_ns=1&duration_ns=-2"), ("timeline/events", "track=4&lane=0&start_ns=0&end_ns=9&cursor=3&limit=1000"),
     ("timeline/search", "text=a&names=0-3,2&tracks=0-4&after_ns=4611686018427387904&direction=previous&limit=3"),
     ("timeline/flows", "events=4:1,4:2&kind=launch&start_ns=-4611686018427387904"),
-    ("timeline/export", "start_ns=1&end_ns=9&tracks=1-3&flows=0&clip=1&split_overlaps=1"),
+    ("timeline/export", "start_ns=1&end_ns=9&tracks=1-3&flows=0&clip=1&split_overlaps=1&path=1"),
     ("analysis/timeline_selection", "start_ns=1&end_ns=4611686018427387904&tracks=0,1&tables=pages&group_by=name&find=a&step=1"),
     ("analysis/kernels", "format=csv&section=kernels&step=1-2"),
     ("table/kernels", "section=kernels&from=0&count=9&sort=-total_ns&find=a&key=b&filter=x"),

@@ -1,7 +1,7 @@
 // The only file that talks to the server, or, in a page that was saved as a file, to what it holds. Every address is relative: path prefixes
 // and proxies work by that.
 import { inFile, savedAnswer } from "./file";
-import type { EventDetail, EventPage, Hits, Names, TimelineShape } from "./timeline";
+import type { EventDetail, EventPage, Flows, Hits, Names, TimelineShape } from "./timeline";
 import type { Analyses, ErrorBody, Found, Progress, Report, Runs, Summaries, TablePage, Unavailable } from "./types";
 
 /** What a recording is addressed by; empty parts are left out. */
@@ -141,6 +141,7 @@ export const getTimeline = (at: Places, signal?: AbortSignal): Promise<TimelineS
 export const getTimelineNames = (at: Places, fp: string, signal?: AbortSignal): Promise<Names> => get<Names>(timelineAddress("names", at, { fp }), signal);
 export const getEvent = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<EventDetail> => get<EventDetail>(timelineAddress("event", at, query), signal);
 export const getEvents = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<EventPage> => get<EventPage>(timelineAddress("events", at, query), signal);
+export const getFlows = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<Flows> => get<Flows>(timelineAddress("flows", at, query), signal);
 export const getHits = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<Hits> => get<Hits>(timelineAddress("search", at, query), signal);
 
 async function bytes(url: string, init: RequestInit): Promise<ArrayBuffer> {

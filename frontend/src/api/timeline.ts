@@ -128,6 +128,12 @@ export interface Flow {
   latency_ns: number;
 }
 
+/** Links between events; of the critical path those between its stretches, in order of time. */
+export interface Flows {
+  flows: Flow[];
+  total: number;
+}
+
 export interface EventDetail extends TimelineEvent {
   self_ns: number;
   depth: number;

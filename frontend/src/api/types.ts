@@ -200,6 +200,8 @@ export interface TimelineSection extends SectionBase {
   tracks?: string[];
   /** begin, end, word */
   highlight?: [number, number, string][];
+  /** the critical path is drawn */
+  path?: boolean;
   /** px; 0: as the page has room */
   height?: number;
 }

@@ -9,7 +9,7 @@
 //   t.ID.h         list of `+column`, `-column`    t.ID.k         selected row's key
 //   t.ID.x         opened rows of a tree: d, a or n (start from default, all, none), then the rows that differ
 //   f.ID           zoom and selected areas of a figure: a short text that the figure understands
-//   of the timeline: t window, ev event, area, pin hide open rows, lay layout, al alignment, q search, mk marks, y scrolled to
+//   of the timeline: t window, ev event, area, pin hide open rows, lay layout, al alignment, q search, mk marks, cp critical path, y scrolled to
 import { joinIds, joinList, splitIds, splitList } from "./lists";
 
 export interface Sort {
@@ -65,7 +65,7 @@ export const HOME = "overview";
 const VERSION = "1";
 const ID = /^[A-Za-z0-9_-]{1,80}$/;
 const PLAIN = ["page", "run", "worker", "span", "step", "capture", "device", "base", "base_worker", "base_span", "find"] as const;
-export const TIMELINE_KEYS = ["t", "ev", "area", "pin", "hide", "open", "lay", "al", "q", "mk", "y"] as const;
+export const TIMELINE_KEYS = ["t", "ev", "area", "pin", "hide", "open", "lay", "al", "q", "mk", "cp", "y"] as const;
 
 /** No baseline is chosen. */
 export const NO_BASE = { base: "", base_worker: "", base_span: "" } as const;

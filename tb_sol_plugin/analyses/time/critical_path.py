@@ -88,6 +88,7 @@ def run(capture: Capture, query: CriticalPathQuery) -> Report:
                 subtitle=f"parts of the critical path, which add up to {T.of_steps(capture, where)}",
                 notes={n: human(int(values[n] or 0) / max(int(values["duration_ns"] or 0), 1), "ratio") for n in PARTS if values[n]},
             ),
+            _timeline(capture, path),
             *_findings(capture, where, query.step),
             make_table(
                 "items", "On the path", frame, T.ITEMS, key="full_name", sort=Sort("time_ns"),
@@ -104,7 +105,6 @@ def run(capture: Capture, query: CriticalPathQuery) -> Report:
                 sort=Sort("time_ns"), timeline=OnTimeline("longest_ns", "longest_start_ns", "longest_ns", what="its longest segment"),
             ),
             *([_steps(capture, path)] if len(path.rows) > 1 else []),
-            _timeline(capture, path),
             make_table(
                 "segments", "Segments", T.segments_frame(capture, path), T.SEGMENTS, key="order", sort=Sort("duration_ns"),
                 filters=["class", "evidence"], adds=["duration_ns"], timeline=OnTimeline("start_ns", "start_ns", "duration_ns"),
@@ -196,11 +196,11 @@ def _timeline(capture: Capture, path: Path) -> TimelineSection:
     marked = on_host[change]
     start, end = start[marked], end[marked]
     longest = np.sort(np.argsort(start - end, kind="stable")[:MOST_MARKED])
-    word = "shaded: the critical path is on the host"
+    word = "the bar and its arrows: the critical path; shaded: it is on the host"
     number = int(capture.steps["number"].to_numpy()[path.rows[at]])
     return TimelineSection(
         id="stretch", title=f"Step {number}" if number >= 0 else "Recording", start_ns=int(path.begin[at]), end_ns=int(path.end[at]),
-        height=T.HEIGHT,
+        height=T.HEIGHT, path=True,
         highlight=[(int(start[i]), int(end[i]), word if n == 0 else "") for n, i in enumerate(longest.tolist())],
     )  # fmt: skip
 

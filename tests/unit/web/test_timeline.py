@@ -355,6 +355,20 @@ def test_links_of_a_window_the_longest_first(client: FlaskClient) -> None:
     assert {shown[f["target"]["track"]]["stream"] for f in found["flows"]} == {7, 8}
 
 
+def test_the_critical_path_is_a_chain_of_links_between_its_stretches(client: FlaskClient) -> None:
+    # GIVEN a recording whose host works all the time WHEN its critical path is asked for THEN it is one stretch, on the thread, linked to itself
+    found = get(client, "/flows", kind="path")
+    (flow,) = found["flows"]
+    assert found["total"] == 1 and flow["source"] == flow["target"] and flow["kind"] == "Other host code"
+    shown = {t["track"]: t for t in get(client, "")["tracks"]}
+    assert shown[flow["source"]["track"]]["kind"] == "thread"
+    # AND in a window without it there is none
+    assert get(client, "/flows", kind="path", start_ns=2**40, end_ns=2**41)["flows"] == []
+    # AND two workers have chains of their own, linked in order of time
+    both = get(client, "/flows", kind="path", worker=["rank0", "rank1"])
+    assert both["total"] == 2
+
+
 def test_two_workers_stand_under_each_other_on_one_clock(client: FlaskClient) -> None:
     # GIVEN two workers whose recordings begin 1,500 ns apart
     get(client, "", worker="rank1")

@@ -5,6 +5,7 @@ import type { TileCache } from "./cache";
 import type { Paint } from "./colors";
 import { chosen, collect, Cutter, type Label, PAD } from "./labels";
 import type { NameTable } from "./names";
+import { drawPath } from "./path";
 import { clearStretch, drawLane, drawLevel, drawSummary, type Emphasis, Level, type Raster, stretchOf } from "./raster";
 import { GROUP, laneTop, type Placed, placed, type Row, type Shown } from "./rows";
 import type { Slices, Tile } from "./tile";
@@ -54,6 +55,8 @@ export interface Scene {
   /** event to outline: track, lane, start, end */
   outlines: readonly { track: number; lane: number; start: number; end: number; strong: boolean }[];
   flows: readonly Flow[];
+  /** the critical path */
+  path: readonly Flow[];
   compared: readonly Span[];
 }
 
@@ -258,6 +261,7 @@ export class Painter {
         if (x >= 0 && x <= s.width && x !== before) ctx.fillRect((before = x), 0, 1, s.height);
       }
     }
+    if (s.path.length) this.path(ctx, s, rows);
     if (s.area) this.areaOf(ctx, s, rows, s.area);
     this.compare(ctx, s);
     ctx.fillStyle = s.tokens.warn;
@@ -265,6 +269,11 @@ export class Painter {
     for (const one of s.outlines) this.outline(ctx, s, rows, one);
     this.arrows = [];
     for (const flow of s.flows) this.arrow(ctx, s, rows, flow);
+  }
+
+  private path(ctx: CanvasRenderingContext2D, s: Scene, rows: readonly Placed[]): void {
+    const tops = new Map(rows.filter(({ row, y }) => row.pinned || y >= s.shown.pinnedHeight - 2).map(({ row, y }) => [row.track.track, Math.round(y) + 1]));
+    drawPath(ctx, s.path, { x: (time) => xOf(time, s.view, s.width), y: (track) => tops.get(track) ?? null, width: s.width, color: s.tokens.accent, halo: s.tokens.surface });
   }
 
   /** A column of pixels with gaps: faster than a dashed line. */

@@ -1,6 +1,7 @@
 // A timeline while it is shown: its tracks, tiles, window and selection, and what happens when these change. One per section.
 import { batch, computed, effect, signal, untracked } from "@preact/signals";
 import * as api from "../../api/client";
+import { inFile } from "../../api/file";
 import type { EventDetail, Flow, TimelineShape, Track } from "../../api/timeline";
 import type { TimelineSection } from "../../api/types";
 import { changeTimeline, view as address, type How } from "../../state/view";
@@ -9,6 +10,7 @@ import { TileCache } from "./cache";
 import { Finder } from "./find";
 import { Loader, type Wanted } from "./loader";
 import { NameTable, NO_NAMES } from "./names";
+import { PathModel } from "./path";
 import { type Area, areaText, eventText, type EventPlace, readArea, readArrangement, readEvent, readMarks, readSpan, spanText, trackOf } from "./place";
 import { around, inside, lengthOf, moved, Places, type Span, topOf, zoomed } from "./viewport";
 
@@ -94,6 +96,8 @@ export class TimelineModel {
     write: (part, how) => this.write(part, how),
   });
 
+  readonly path = new PathModel({ at: () => this.at, view: () => this.window.value, ready: () => !!this.shape.value && !inFile, failed: (error) => this.failed(error) });
+
   cache = new TileCache(0);
   private loader: Loader | null = null;
   private readonly places = new Places();
@@ -110,6 +114,7 @@ export class TimelineModel {
 
   start(): void {
     void this.load();
+    this.undo.push(this.path.start());
     if (this.embedded) return;
     this.undo.push(effect(() => {
       const keys = address.value.timeline;
@@ -138,6 +143,7 @@ export class TimelineModel {
       const shape = await this.untilRead(() => api.getTimeline(this.at, stop), stop);
       if (stop.aborted || !shape) return;
       this.loader?.stop();
+      this.path.forget();
       this.cache = new TileCache(topOf(shape.span_ns));
       this.loader = new Loader({
         get: (z, from, to, tracks, signal) => api.getTiles(this.at, { z, i: from === to ? String(from) : `${from}-${to}`, tracks: tracks.join(","), fp: shape.fingerprint }, signal),
@@ -241,6 +247,7 @@ export class TimelineModel {
       this.window.value = window ? inside(window, all) : this.opening();
       if (window && (window.start >= all.end || window.end <= 0)) lost.push(`the window ${spanText(window)} ns`);
       this.marks.value = readMarks(keys["mk"] ?? "");
+      this.path.on.value = this.embedded ? !!this.section.path : keys["cp"] === "1";
       const area = readArea(keys["area"] ?? "");
       this.area.value = area;
       const gone = area?.paths.filter((p) => !trackOf(this.tracks.peek(), p)) ?? [];
@@ -262,6 +269,12 @@ export class TimelineModel {
     this.wrote = JSON.stringify(next);
     changeTimeline(part, how);
     this.wrote = JSON.stringify(address.peek().timeline);
+  }
+
+  /** Draws the critical path, or no more. */
+  togglePath(): void {
+    this.path.on.value = !this.path.on.peek();
+    this.write({ cp: this.path.on.peek() ? "1" : "" }, "replace");
   }
 
   // -- the window ---------------------------------------------------------------------------------------------------------

@@ -221,7 +221,7 @@ class Surface {
       names: model.names.peek(), paint, tokens, how: { same: hover && hover.count === 1 ? hover.name : -1, found: model.finder.state.peek().found, striped: model.patterns.peek() },
       letters: model.patterns.peek() ? lettersOf(shape.categories.map((c) => c.label)) : null, steps: this.compact ? [] : model.steps.peek(), marks: model.marks.peek(), highlight: model.highlight,
       area: area && { start: area.start, end: area.end, tracks: area.paths.length ? new Set(withBelow(model.tracksOf(area), model.tracks.peek())) : null },
-      outlines, flows: detail && selected ? drawnFlows(detail) : [], compared: compared.map((e) => ({ start: e.start, end: e.start + e.duration })),
+      outlines, flows: detail && selected ? drawnFlows(detail) : [], path: model.path.flows.peek(), compared: compared.map((e) => ({ start: e.start, end: e.start + e.duration })),
     };
   }
 
@@ -350,7 +350,7 @@ export function Plot({ model, height, onOpen }: PlotProps): JSX.Element {
 
   // not useSignalEffect, which waits for a frame: the drawing would come one later
   useEffect(() => effect(() => {
-    void [model.window.value, model.rows.shown.value, model.hover.value, model.hovered.value, model.detail.value, model.selected.value, model.area.value, model.marks.value, model.finder.state.value, model.patterns.value, model.drawn.value, model.names.value, model.width.value, model.height.value, model.shape.value, model.compared.value, dark.value];
+    void [model.window.value, model.rows.shown.value, model.hover.value, model.hovered.value, model.detail.value, model.selected.value, model.area.value, model.marks.value, model.finder.state.value, model.patterns.value, model.drawn.value, model.names.value, model.width.value, model.height.value, model.shape.value, model.compared.value, model.path.flows.value, dark.value];
     surface.schedule();
   }), []);
 

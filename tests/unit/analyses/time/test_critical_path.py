@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,10 @@ from tb_sol_plugin.metrics.critical.replayed import replayed
 from tb_sol_plugin.metrics.rules.engine import Finding, to_report
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.time.waterfall import waterfall
+from tb_sol_plugin.metrics.timeline.critical import stretches_of
+from tb_sol_plugin.metrics.timeline.export import export
+from tb_sol_plugin.metrics.timeline.timeline import timeline_of
+from tb_sol_plugin.metrics.timeline.window import whole
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Report, TimelineSection
@@ -169,6 +175,38 @@ def test_findings_of_other_rules_are_replayed(two_steps: Capture) -> None:
     owned = replace(fall, work=replace(fall.work, owner=owner))
     call = Finding(evidence="", saving=25_000, rows=np.array([0]), claimed=np.array([50_000.0]))
     assert [f.saving for f in replayed(two_steps, part, owned, [call]).found] == [25_000]
+
+
+# -- On the timeline ---------------------------------------------------------------------------------------------------
+
+
+def test_the_path_on_the_timeline_goes_from_thread_to_stream_and_back(two_steps: Capture, tmp_path: Path) -> None:
+    # GIVEN the steps above WHEN their paths are put on the timeline THEN the host holds until each launch, the stream until its kernel ends
+    found = stretches_of(two_steps)
+    assert list(zip(found.start.tolist(), found.end.tolist(), (found.device >= 0).tolist(), strict=True)) == [
+        (0, 40_000, False), (40_000, 145_000, True), (145_000, 240_000, False), (240_000, 345_000, True), (345_000, 400_000, False),
+    ]  # fmt: skip
+    timeline = timeline_of(two_steps)
+    names = timeline.events.names
+    shown = [names.text[i] for i in timeline.events.name_ids(found.events(timeline).astype(np.uint32)).tolist()]
+    assert shown == ["aten::mm", "gemm_kernel", "aten::add", "gemm_kernel", "aten::add"]
+    # AND in a window the longest ones stand in order of time, and all are counted
+    few, count = found.longest(0, 300_000, 2)
+    assert (few.start.tolist(), count) == ([40_000, 240_000], 4)
+    # AND an exported trace has them in a process of their own, with links along them, and the same path when it is read again
+    window = replace(whole(timeline), path=True)
+    out = tmp_path / "with_path.pt.trace.json.gz"
+    out.write_bytes(b"".join(export(timeline, window)))
+    events = json.loads(gzip.decompress(out.read_bytes()))["traceEvents"]
+    own = [e for e in events if e.get("cat") == "critical_path"]
+    lane = [(e["name"], e["ts"], e["dur"], e["args"]["class"]) for e in own if e["ph"] == "X"]
+    assert lane[:2] == [("aten::mm", 0, 40, "Operators on the host"), ("gemm_kernel", 40, 105, "Matrix kernels")]
+    starts, ends = ([(e["id"], e["ts"], e["tid"]) for e in own if e["ph"] == ph] for ph in "sf")
+    assert [t for _, t, _ in ends] == [40, 145, 240, 345] and [i for i, *_ in starts] == [i for i, *_ in ends] and ends[0][2] == 7
+    again = report(read(str(out)), "critical_path")
+    assert again.table("classes").equals(report(two_steps, "critical_path").table("classes"))
+    without = b"".join(export(timeline, replace(window, path=False)))
+    assert b"critical_path" not in gzip.decompress(without)
 
 
 # -- What if ----------------------------------------------------------------------------------------------------------
