@@ -21,7 +21,7 @@ def test_what_is_generated_is_fresh() -> None:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of what git tracks of the package, its docs, tools and the tests that are run, with the bytecode there is."""
+    """A copy of what git tracks of the package, its docs, tools and the tests that are run, with the bytecode and the compiled loops there are."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False).stdout.decode().split("\0")
     wanted = ("tb_sol_plugin/", "docs/", "tools/", "benchmarks/", "tests/support/", "tests/unit/analyses/time/", "Makefile",
               "pyproject.toml", "CONTRIBUTING.md", "README.md", "tests/__init__.py", "tests/conftest.py")  # fmt: skip
@@ -31,7 +31,7 @@ def copy(tmp_path: Path) -> Path:
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, tmp_path / name)  # with its time, which its bytecode is for
-        for compiled in (ROOT / name).parent.glob(f"__pycache__/{Path(name).stem}.*.pyc") if name.endswith(".py") else ():
+        for compiled in (ROOT / name).parent.glob(f"__pycache__/{Path(name).stem}.*") if name.endswith(".py") else ():
             (tmp_path / name).parent.joinpath("__pycache__").mkdir(exist_ok=True)
             shutil.copy2(compiled, (tmp_path / name).parent / "__pycache__")
     return tmp_path
