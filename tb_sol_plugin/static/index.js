@@ -11152,7 +11152,7 @@ var PathModel = class {
 			const view = this.from.view();
 			window.clearTimeout(this.timer);
 			if (!this.on.value || !this.from.ready()) return this.forget();
-			if (!covers(this.asked, view)) this.timer = window.setTimeout(() => void this.fetch(view), REST);
+			if (!covers(this.asked, view)) this.timer = window.setTimeout(() => void this.load(view), REST);
 		});
 		return () => {
 			end();
@@ -11166,7 +11166,7 @@ var PathModel = class {
 		this.ask.abort();
 		if (this.flows.peek().length) this.flows.value = [];
 	}
-	async fetch(view) {
+	async load(view) {
 		this.ask.abort();
 		const stop = (this.ask = new AbortController()).signal;
 		const length = view.end - view.start;

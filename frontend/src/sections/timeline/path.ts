@@ -48,7 +48,7 @@ export class PathModel {
       const view = this.from.view();
       window.clearTimeout(this.timer);
       if (!this.on.value || !this.from.ready()) return this.forget();
-      if (!covers(this.asked, view)) this.timer = window.setTimeout(() => void this.fetch(view), REST);
+      if (!covers(this.asked, view)) this.timer = window.setTimeout(() => void this.load(view), REST);
     });
     return () => {
       end();
@@ -64,7 +64,7 @@ export class PathModel {
     if (this.flows.peek().length) this.flows.value = [];
   }
 
-  private async fetch(view: Span): Promise<void> {
+  private async load(view: Span): Promise<void> {
     this.ask.abort();
     const stop = (this.ask = new AbortController()).signal;
     const length = view.end - view.start;
