@@ -27,8 +27,10 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from tb_sol_plugin.metrics.ranks import summary as S
+from tb_sol_plugin.metrics.ranks.by_name import BY, TOTALS, totals
 from tb_sol_plugin.metrics.ranks.calls import Member
 from tb_sol_plugin.metrics.ranks.own_time import Activity, Work, dependencies, exposed
+from tb_sol_plugin.metrics.ranks.packed import Packed, pack
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables import members
 from tb_sol_plugin.tables.arrays import Floats, Ints
@@ -39,6 +41,7 @@ START_NS: Final = 50_000_000
 """When the first step begins: recordings begin at 0."""
 LEAD_NS: Final = 200_000
 """The host launches so long before its device gets there."""
+GEMM: Final = "sm90_xmma_gemm_bf16"
 SMALL_BYTES: Final = 8192
 COMPUTE, TP, CP, PP, DP = 7, 20, 21, 22, 24
 """Streams."""
@@ -436,6 +439,7 @@ class Made:
             "algorithm": np.where((c["source"] >= 0) | c["uneven"], S.ALGORITHMS.index("SENDRECV"), S.ALGORITHMS.index("RING_LL")), "uneven": c["uneven"],
             "seq": c["seq"] if self.job.seq else np.full(count, -1), "source": c["source"], "target": c["target"],
             "bytes_in": c["bytes_in"], "bytes_out": c["bytes_out"], "event": np.arange(count),
+            "parts": np.ones(count, np.int64),
         }  # fmt: skip
         splits = np.array([json.dumps(_split(int(n), groups[g].size)) if u else "" for n, g, u in
                            zip(c["bytes_in"].tolist(), group.tolist(), c["uneven"].tolist(), strict=True)], object)  # fmt: skip
@@ -445,7 +449,14 @@ class Made:
             columns, pieces, groups=groups, steps=self._steps(rank, activity, begin, end), device="NVIDIA H100 80GB HBM3", origin_ns=BASE_NS, peers=S.peers_of(columns, splits), link_bytes_per_s=450e9, link="NVLink",
             absolute=True, first_ns=begin, last_ns=end, kernel_ns=iv.length(compute), communication_ns=iv.length(activity.communication),
             exposed_communication_ns=iv.length(iv.subtract(activity.communication, compute)), idle_ns=end - begin - iv.length(busy),
+            totals=self._totals(rank, k["start"][inside], kernels), names=(GEMM,),
         )  # fmt: skip
+
+    def _totals(self, rank: int, true: Any, kernels: Work) -> Packed:
+        """Time of kernels by step, as `by_name.totals_of` has it."""
+        edge = np.array([at[rank] for at in self.step_at])
+        own = totals(np.zeros(len(true), np.int64), np.searchsorted(edge, true, side="right") - 1, kernels.end - kernels.start)
+        return pack({**own, "by": np.full(len(own["step"]), BY.index("kernel"))}, TOTALS)
 
     def _steps(self, rank: int, activity: Activity, begin: int, end: int) -> dict[str, Any]:
         edge = self.local(rank, np.array([at[rank] for at in self.step_at]))
@@ -516,7 +527,7 @@ class Made:
             t.op("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", begin, end - begin)
         for low, high, at in zip(*(k[n].tolist() for n in ("start", "end", "launch")), strict=True):
             begin, end = self.local(rank, np.array([low, high])).tolist()
-            t.launch("sm90_xmma_gemm_bf16", at=int(self.local(rank, at, device=False)), start=begin, duration=end - begin, stream=COMPUTE)
+            t.launch(GEMM, at=int(self.local(rank, at, device=False)), start=begin, duration=end - begin, stream=COMPUTE)
         groups, group = self._groups(rank, c)
         for at, row in enumerate(group.tolist()):
             self._call(t, rank, {name: column[at] for name, column in c.items()}, groups[row])

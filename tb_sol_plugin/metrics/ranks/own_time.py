@@ -62,7 +62,9 @@ class Dependencies(NamedTuple):
 
     pred_row: the last collective before it that binds, -1 none. pred_lag_ns: own time since the end of that, or since `begin_ns`.
     stream_row: the collective that its stream ran before, -1 none. stream_lag_ns: where it waited for that, from its end on; -1 where it
-    did not wait for its stream. own_ns: pred_lag_ns by CAUSES, one row per collective; they add up to it exactly.
+    did not wait for its stream. own_ns: pred_lag_ns by CAUSES, one row per collective; they add up to it exactly. slack_ns: of one that
+    computation waited for, the time that it had until then: from when it could start (launched, and the computation launched before it
+    done) until computation ran out of other work, 0 where that was at once; -1 where nothing waited for it.
     """
 
     pred_row: Ints
@@ -70,6 +72,7 @@ class Dependencies(NamedTuple):
     stream_row: Ints
     stream_lag_ns: Ints
     own_ns: Ints
+    slack_ns: Ints
 
 
 def dependencies(
@@ -85,11 +88,13 @@ def dependencies(
     begin = np.where(pred >= 0, rows.end[np.maximum(pred, 0)], np.minimum(begin_ns, rows.start))
     before = _before_on_stream(rows, stream)
     free = np.where(before >= 0, rows.end[np.maximum(before, 0)], -1)
-    ready = np.clip(_ready(rows, kernels), begin, rows.start)
+    could = _ready(rows, kernels)
+    ready = np.clip(could, begin, rows.start)
     queued = (before >= 0) & (before != pred) & (rows.start - free <= HAND_OVER_NS) & (ready < free)
     lag = np.where(queued, ready, rows.start) - begin
     own = own_time(begin, begin + lag, activity)
-    return Dependencies(pred, lag, before, np.where(queued, rows.start - free, -1), own)
+    slack = np.where(binds, np.maximum(_ran_out(rows, activity.compute) - np.minimum(could, rows.start), 0), -1)
+    return Dependencies(pred, lag, before, np.where(queued, rows.start - free, -1), own, slack)
 
 
 def own_time(begin: Ints, end: Ints, activity: Activity) -> Ints:
@@ -155,6 +160,12 @@ def _ready(rows: Work, kernels: Work) -> Ints:
     place = np.searchsorted(launch, rows.launch, side="left") - 1
     last = np.where(place >= 0, done[np.maximum(place, 0)] if len(done) else 0, 0)
     return np.where(rows.launch >= 0, np.maximum(last, rows.launch), rows.start)
+
+
+def _ran_out(rows: Work, compute: iv.Spans) -> Ints:
+    """Returns when computation last ended before the end of each collective; 0 where it had not begun."""
+    place = np.searchsorted(compute[1], rows.end, side="right") - 1
+    return np.where(place >= 0, compute[1][np.maximum(place, 0)], 0) if len(compute[1]) else np.zeros(len(rows.end), np.int64)
 
 
 # -- The part of a collective that nothing hides -----------------------------------------------------------------------

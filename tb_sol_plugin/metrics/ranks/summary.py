@@ -20,6 +20,8 @@ from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.copies import bandwidth
+from tb_sol_plugin.metrics.ranks.by_name import totals_of
+from tb_sol_plugin.metrics.ranks.on_host import OnHost, on_host, only_group
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES, Activity, Dependencies, Pieces, Work, dependencies, exposed
 from tb_sol_plugin.metrics.ranks.packed import Columns, Packed, pack
 from tb_sol_plugin.metrics.time import attribution as at
@@ -52,10 +54,12 @@ OWN: Final = tuple(f"pre_{cause}_ns" for cause in CAUSES)
 ROWS: Final[dict[str, str]] = {
     "step": "i8", "group": "i4", "kind": "i1", "dtype": "i1", "algorithm": "i1", "uneven": "?", "stream": "i8", "seq": "i8", "source": "i4",
     "target": "i4", "start_ns": "i8", "duration_ns": "i8", "launch_ns": "i8", "bytes_in": "i8", "bytes_out": "i8", "exposed_ns": "i8",
-    **dict.fromkeys(OWN, "i8"), "pred_row": "i4", "stream_row": "i4", "stream_lag_ns": "i8", "event": "i8",
+    **dict.fromkeys(OWN, "i8"), "pred_row": "i4", "stream_row": "i4", "stream_lag_ns": "i8", "slack_ns": "i8",
+    "parts": "i4", "event": "i8",
 }  # fmt: skip
 """Columns of collectives, in order of start. step: number, -1 unknown. group: place in `groups`, -1 unknown. seq, source, target,
-launch_ns, bytes: -1 unknown. event: row of the device table."""
+launch_ns, bytes: -1 unknown. slack_ns: as `Dependencies` has it. parts: calls that went out together as this one. event: row of the device
+table."""
 PEERS: Final[dict[str, str]] = {"step": "i8", "group": "i4", "place": "i4", "bytes": "i8"}
 """Columns of what uneven all_to_all send, summed by step, group and receiver: its place among the ranks of the group."""
 MOST_MEMBERS: Final = 16_384
@@ -92,7 +96,8 @@ class RankSummary(msgspec.Struct, frozen=True):
     first_ns, last_ns: of its recording. kernel_ns, communication_ns, exposed_communication_ns, idle_ns: of the device over the recording.
     link_bytes_per_s, link: what its device's links carry one way, and what they are; None and "" unknown. left_out: collectives that are
     not in `rows`, since there are too many. peers: bytes that uneven all_to_all send, as PEERS names them; None without any, or where there
-    are too many (peers_left).
+    are too many (peers_left). totals, names: time on the device by what it did, as `by_name.totals_of` returns them. host_only: a backend
+    of the host ran the collectives (gloo), and `kernel_ns` is time of operators.
     """
 
     device: str
@@ -113,6 +118,9 @@ class RankSummary(msgspec.Struct, frozen=True):
     left_out: int = 0
     peers: Packed | None = None
     peers_left: bool = False
+    totals: Packed | None = None
+    names: tuple[str, ...] = ()
+    host_only: bool = False
 
     @property
     def window_ns(self) -> int:
@@ -121,18 +129,23 @@ class RankSummary(msgspec.Struct, frozen=True):
 
 
 def summary_of_rank(capture: Capture, query: Query) -> RankSummary:
-    """Reduces a recording to a summary. Unavailable where its device ran no collectives."""
+    """Reduces a recording to a summary: of what its device ran, else its host. Unavailable where neither ran collectives."""
     device = capture.device
     rows = np.flatnonzero((B.classes(capture) == B.COMMUNICATION) & (device["duration_ns"].to_numpy() > 0))
     if not len(rows):
-        raise Unavailable("no collective ran on a device in this recording", hint="record a step of a job of several ranks")
+        found = on_host(capture, _loads(capture))
+        if found is None:
+            hint = "record a step of a job of several ranks"
+            raise Unavailable("no collective ran on a device or its host in this recording", hint=hint)
+        return _of_host(capture, found)
     rows = rows[np.argsort(device["start_ns"].to_numpy()[rows], kind="stable")]
     layers = B.layers(capture, np.ones(len(device), np.bool_))
     groups, group = _groups(capture, rows)
-    columns = _described(capture, rows, group) | {"event": rows}
+    columns = _described(capture, rows, group) | {"event": rows, "parts": np.ones(len(rows), np.int64)}
     peers = peers_of(columns, _splits(capture, rows))
     timed, pieces = _timed(capture, rows, columns["kind"] == SEND)
-    columns |= timed
+    columns, pieces = joined(columns | timed, pieces, device["operator"].to_numpy()[rows])
+    totals, names = totals_of(capture)
     first, last = capture.facts.extent_ns
     link = bandwidth.peaks(device_for(capture, query.device_limits)).get("PtoP", (None, ""))
     return summary(
@@ -140,7 +153,7 @@ def summary_of_rank(capture: Capture, query: Query) -> RankSummary:
         device=next((d.name for d in capture.facts.devices if d.name), ""), origin_ns=capture.facts.origin_ns,
         absolute=capture.facts.absolute, first_ns=first, last_ns=last, kernel_ns=iv.length(layers.computation),
         communication_ns=iv.length(layers.communication), exposed_communication_ns=iv.length(layers.exclusive[1]),
-        link_bytes_per_s=link[0], link=link[1], peers=peers,
+        link_bytes_per_s=link[0], link=link[1], peers=peers, totals=totals, names=names,
         idle_ns=iv.length(iv.gaps(layers.busy, int(layers.busy[0][0]), int(layers.busy[1][-1]))),
     )  # fmt: skip
 
@@ -181,6 +194,91 @@ def only_rows(columns: Columns, pieces: Pieces, kept: Mask) -> tuple[Columns, Pi
     out |= {name: place[out[name]] for name in ("pred_row", "stream_row")}
     some = kept[pieces.row]
     return out, Pieces(place[pieces.row[some]], pieces.offset_ns[some], pieces.length_ns[some])
+
+
+def _of_host(capture: Capture, found: OnHost) -> RankSummary:
+    """Reduces a recording whose collectives a backend of the host ran."""
+    count, activity = len(found.rows), found.activity
+    kind = arrays.per_text(capture.host["name"], found.rows, kind_of, np.int64)
+    begin = int(found.work.start[0])
+    depends = dependencies(found.work, found.thread, kind == SEND, found.kernels, activity, begin)
+    pieces = exposed(found.work, activity.compute)
+    unknown = np.full(count, -1, np.int64)
+    at_step = capture.steps["number"].to_numpy()
+    place = np.searchsorted(capture.steps["host_start_ns"].to_numpy(), found.work.start, side="right") - 1
+    inside = (place >= 0) & (found.work.start < capture.steps["host_end_ns"].to_numpy()[np.maximum(place, 0)])
+    group = only_group(capture)
+    columns = timed_columns(found.work, found.thread, depends, pieces) | {
+        "step": np.where(inside, at_step[np.maximum(place, 0)], -1), "group": np.zeros(count, np.int64) if group else unknown, "kind": kind,
+        **dict.fromkeys(("dtype", "seq", "source", "target", "bytes_in", "bytes_out"), unknown), "algorithm": np.zeros(count, np.int64),
+        "uneven": np.zeros(count, np.bool_), "parts": np.ones(count, np.int64), "event": found.rows,
+    }  # fmt: skip
+    first, last = capture.facts.extent_ns
+    alone = iv.subtract(activity.communication, activity.compute)
+    busy = iv.merge(activity.communication, activity.compute)
+    groups = [Group(group_key(group[2], group[1], "no. 1"), *group)] if group else []
+    return summary(
+        columns, pieces, groups=groups, steps=_host_steps(capture, activity), device="", origin_ns=capture.facts.origin_ns,
+        absolute=capture.facts.absolute, first_ns=first, last_ns=last, kernel_ns=iv.length(activity.compute),
+        communication_ns=iv.length(activity.communication), exposed_communication_ns=iv.length(alone),
+        idle_ns=iv.length(iv.gaps(busy, int(busy[0][0]), int(busy[1][-1]))), host_only=True,
+    )  # fmt: skip
+
+
+def _host_steps(capture: Capture, activity: Activity) -> Columns:
+    """Returns the steps of a recording without a device, as STEPS names them."""
+    steps = capture.steps[capture.steps["number"].to_numpy() >= 0]
+    start, end = steps["host_start_ns"].to_numpy(), steps["host_end_ns"].to_numpy()
+    alone = iv.subtract(activity.communication, activity.compute)
+    own = {
+        "kernel_ns": activity.compute, "communication_ns": alone, "collectives_ns": activity.communication,
+        "exposed_communication_ns": alone,
+    }  # fmt: skip
+    busy = iv.merge(activity.communication, activity.compute)
+    parts = {name: iv.overlap_with(start, end, spans) for name, spans in own.items()}
+    idle = end - start - iv.overlap_with(start, end, busy)
+    return {name: np.zeros(len(steps), np.int64) for name in STEPS} | parts | {
+        "step": steps["number"].to_numpy(), "start_ns": start, "duration_ns": end - start, "complete": steps["complete"].to_numpy(),
+        "idle_ns": idle, "other_ns": idle,
+    }  # fmt: skip
+
+
+def joined(columns: Columns, pieces: Pieces, record: Ints) -> tuple[Columns, Pieces]:
+    """Returns collectives that went out together as one: those in a row on one stream with one number in their group.
+
+    record: of each, the host row that recorded it. Several records are parts, whose sizes add up; kernels of one record are one part.
+    The one that remains lasts from the first start to the last end.
+    """
+    alike = [columns[name].astype(np.int64) for name in ("group", "seq", "kind", "source", "target")]
+    order = np.lexsort((columns["start_ns"], columns["stream"]))
+    follows = np.zeros(len(order), np.bool_)
+    same = [column[order][1:] == column[order][:-1] for column in (*alike, columns["stream"].astype(np.int64))]
+    follows[1:] = np.logical_and.reduce(same) & (columns["seq"][order][1:] >= 0) & (columns["group"][order][1:] >= 0)
+    if not follows.any():
+        return columns, pieces
+    run = np.cumsum(~follows) - 1
+    head = np.empty(len(order), np.int64)
+    head[order] = order[np.flatnonzero(~follows)][run]
+    end = columns["start_ns"] + columns["duration_ns"]
+    new = np.ones(len(order), np.bool_)
+    new[order[1:]] = ~follows[1:] | (record[order][1:] != record[order][:-1]) | (record[order][1:] < 0)
+    out = {name: np.array(column) for name, column in columns.items()}
+    last = np.zeros(len(order), np.int64)
+    np.maximum.at(last, head, end)
+    kept = head == np.arange(len(order))
+    out["duration_ns"] = np.where(kept, last - columns["start_ns"], columns["duration_ns"])
+    for name, each in (("exposed_ns", columns["exposed_ns"]), ("parts", new), *((n, columns[n] * new) for n in ("bytes_in", "bytes_out"))):
+        total = np.zeros(len(order), np.int64)
+        np.add.at(total, head, each)
+        unknown = np.zeros(len(order), np.bool_)
+        np.logical_or.at(unknown, head, each < 0)
+        out[name] = np.where(unknown, -1, total)
+    for name in ("pred_row", "stream_row"):
+        out[name] = np.where(columns[name] >= 0, head[np.maximum(columns[name], 0)], -1)
+    moved = columns["start_ns"][pieces.row] - columns["start_ns"][head[pieces.row]]
+    shifted = Pieces(head[pieces.row], pieces.offset_ns + moved, pieces.length_ns)
+    place = np.lexsort((shifted.offset_ns, shifted.row))
+    return only_rows(out, Pieces(*(column[place] for column in shifted)), kept)
 
 
 # -- When ------------------------------------------------------------------------------------------------------------
@@ -257,7 +355,7 @@ def timed_columns(rows: Work, stream: Ints, found: Dependencies, pieces: Pieces)
     return {
         "stream": stream, "start_ns": rows.start, "duration_ns": rows.end - rows.start, "launch_ns": rows.launch, "exposed_ns": length,
         **{name: found.own_ns[:, i] for i, name in enumerate(OWN)}, "pred_row": found.pred_row, "stream_row": found.stream_row,
-        "stream_lag_ns": found.stream_lag_ns,
+        "stream_lag_ns": found.stream_lag_ns, "slack_ns": found.slack_ns,
     }  # fmt: skip
 
 

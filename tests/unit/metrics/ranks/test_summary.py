@@ -13,6 +13,7 @@ from tb_sol_plugin import ingest
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.ranks import summary as S
 from tb_sol_plugin.metrics.ranks.calls import Member, calls_of
+from tb_sol_plugin.metrics.ranks.job import job_of_members
 from tb_sol_plugin.metrics.ranks.matching import matched
 from tb_sol_plugin.metrics.ranks.packed import unpack
 from tb_sol_plugin.model.query import Query
@@ -123,3 +124,59 @@ def test_odd_arguments_are_not_known(tmp_path: Path) -> None:
     found, rows = summarized(t, tmp_path)
     assert rows["bytes_in"].tolist() == [-1, 32] and rows["dtype"].tolist()[0] == -1 and rows["uneven"].tolist() == [True, False]
     assert {g.ranks for g in found.groups} == {""} and rows["seq"].tolist() == [-1, -1]
+
+
+def test_collectives_that_went_out_together_are_one(tmp_path: Path) -> None:
+    # GIVEN two kernels of one number from two records, the second of which starts behind computation, and a third of the next number
+    t = TraceBuilder(rank=0, world_size=2)
+    for at, seq in ((1_000, 3), (2_000, 3), (4_000, 4)):
+        t.op("record_param_comms", at - 50, 40)
+        correlation = t.call("cudaLaunchKernelExC", at - 40, 20, flow=True)
+        t.collective("allreduce", at, 500, elements=8, stream=20, correlation=correlation, args=named("1", "mesh_dp", "[0, 1]", Seq=seq))
+    t.kernel("gemm", 2_100, 300, stream=7)
+    found, rows = summarized(t, tmp_path)
+    # THEN they are one, of two parts: from the first start to the last end, with the sum of sizes and of what is exposed
+    assert rows["seq"].tolist() == [3, 4] and rows["parts"].tolist() == [2, 1] and rows["bytes_in"].tolist() == [64, 32]
+    assert rows["duration_ns"].tolist() == [1_500, 500] and rows["exposed_ns"].tolist() == [700, 500]
+    pieces = unpack(found.pieces, S.PIECES)
+    assert pieces["row"].tolist() == [0, 0, 0, 1] and pieces["offset_ns"].tolist() == [0, 1_000, 1_400, 0]
+    assert rows["pred_row"].tolist() == [-1, 0]
+
+
+def test_slack_is_what_computation_left(tmp_path: Path) -> None:
+    # GIVEN a collective that starts at 1000 us and is waited for from 1805 us on, one waited for at once, one that nothing waits for
+    t = TraceBuilder(rank=0, world_size=2)
+    for at, long, stream in ((1_000, 1_000, 20), (3_000, 500, 20), (4_000, 100, 21)):
+        correlation = t.call("cudaLaunchKernelExC", at * 1_000 - 20, 10, flow=True)
+        t.collective(
+            "allreduce", at * 1_000, long * 1_000, elements=8, stream=stream, correlation=correlation, args=named("1", "dp", "[0, 1]")
+        )
+    for at, long in ((0, 900), (1_100, 700), (2_010, 900), (3_520, 1_000)):
+        t.launch("gemm", at=max(at - 1_990, 0) * 1_000, start=(at + 5) * 1_000, duration=long * 1_000, stream=7)
+    assert summarized(t, tmp_path)[1]["slack_ns"].tolist() == [805_000, 0, -1]
+
+
+def test_collectives_of_gloo_are_ranges_of_its_threads(tmp_path: Path) -> None:
+    # GIVEN two ranks without a device: operators on one thread, ranges of gloo on another; rank 1 computes 3 ms longer
+    members = []
+    for rank, much in ((0, 0), (1, 3_000_000)):
+        t = TraceBuilder(rank=rank, world_size=2, header={"host_name": "vm"})
+        t.header["distributedInfo"] = {
+            "rank": rank, "world_size": 2, "pg_config": [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": 2, "ranks": [0, 1]}],
+        }  # fmt: skip
+        for number, begin in enumerate((0, 10_000_000)):
+            t.step(number, begin, 10_000_000)
+            t.op("aten::mm", begin + 100_000, 1_000_000 + much)
+            t.op("c10d::allreduce_", begin + 1_150_000 + much, 10_000)
+            t.annotation("gloo:all_reduce", begin + 1_200_000 + much, 3_500_000 - much, thread=77)
+        found, rows = summarized(t, tmp_path)
+        members.append(Member(rank, "vm", found))
+    assert found.host_only and [(g.description, g.ranks) for g in found.groups] == [("default_pg", "0:1:2")]
+    assert rows["step"].tolist() == [0, 1] and rows["launch_ns"].tolist() == [4_150_000, 14_150_000]
+    assert rows["bytes_in"].tolist() == [-1, -1] and rows["duration_ns"].tolist() == [500_000] * 2
+    # THEN they match, wait for rank 1, and steps have what operators and collectives take
+    job = job_of_members(members)
+    assert job.found.present.tolist() == [2, 2] and job.waits.late_rank.tolist() == [1, 1] and job.waits.transfer_ns.tolist() == [500_000] * 2
+    steps = unpack(found.steps, S.STEPS)
+    assert steps["kernel_ns"].tolist() == [4_000_000] * 2 and steps["exposed_communication_ns"].tolist() == [500_000] * 2
+    assert steps["idle_ns"].tolist() == [5_500_000] * 2
