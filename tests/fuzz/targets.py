@@ -175,7 +175,7 @@ def _rank_map(data: bytes, folder: Path) -> None:
     assert read.facts.rank is None or 0 <= read.facts.rank < 2**31
     if zlib.crc32(data) % EVERY == 0:
         (folder / "rank0.1.pt.trace.json").write_bytes(_rank(0).replace(b'"MAP"', seeds()["rank_map"][0].partition(b"|")[0], 1))
-        for name in ("groups", "collectives", "parallelism", "stragglers"):
+        for name in ("groups", "collectives", "parallelism", "stragglers", "imbalance"):
             encode(sol.open(str(folder), cache=False, run=".").analyze(name))
 
 
