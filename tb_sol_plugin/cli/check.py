@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tb_sol_plugin.cli.check_files import Baseline, save_baseline, save_budgets, stored
 from tb_sol_plugin.cli.check_formats import FORMATS, Link
-from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.errors import BadQuery, NotFound, one_line
 from tb_sol_plugin.metrics.compare.differences import Side
 from tb_sol_plugin.metrics.compare.gate import Verdict, check, check_budgets, limit_of, noise_between, wanted_of
 from tb_sol_plugin.metrics.compare.ranks import slowest
@@ -162,7 +162,7 @@ def _side(paths: str, what: str, options: argparse.Namespace, which: Which) -> S
             runs += file.runs
             names.append(_name_of(path))
             continue
-        samples, name = _samples(path, options, which)
+        samples, name = _samples(path, what, options, which)
         runs.append(samples)
         names.append(name)
     if not runs:
@@ -171,10 +171,17 @@ def _side(paths: str, what: str, options: argparse.Namespace, which: Which) -> S
     return Side(redacted(name), runs)
 
 
-def _samples(path: str, options: argparse.Namespace, which: Which) -> tuple[Samples, str]:
-    """Returns the samples of a run, of several workers those of the slowest one of each step, and what to call it."""
-    run, shown = which(argparse.Namespace(
-        path=path, run=options.run, worker=options.worker, span="", no_cache=options.no_cache, device="", capture=""))  # fmt: skip
+def _samples(path: str, what: str, options: argparse.Namespace, which: Which) -> tuple[Samples, str]:
+    """Returns the samples of a run, of several workers those of the slowest one of each step, and what to call it. what: base, candidate."""
+    try:
+        run, shown = which(argparse.Namespace(
+            path=path, run=options.run, worker=options.worker, span="", no_cache=options.no_cache, device="", capture=""))  # fmt: skip
+    except NotFound as error:
+        if error.field != "worker":
+            raise
+        because = f"{what.upper()} {one_line(Path(path).name)!r} has no worker {options.worker[:80]!r}"
+        hint = f"{error.hint}; name one that both sides have, or leave --worker out to take of each step the slowest worker"
+        raise NotFound(because, hint=hint, field="worker") from None
     query = Query(step=options.steps)
     recordings = [shown] if options.worker else [own[-1] for own in recordings_by_worker(run.recordings, shown.kind).values()]
     joined = slowest([samples_of(run.open(r), query) for r in recordings])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from flask import Response, current_app, request
 from tb_sol_plugin.errors import BadQuery, SolError, StillLoading
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query, parse
-from tb_sol_plugin.model.recordings import Recording
+from tb_sol_plugin.model.recordings import OtherNames, Recording
 from tb_sol_plugin.model.rows import TableRows
 from tb_sol_plugin.store.options import Memo
 from tb_sol_plugin.store.store import Store
@@ -20,6 +21,8 @@ from tb_sol_plugin.web.http import Packed, WarmUp, body_of, pack_json, reply
 from tb_sol_plugin.web.mount import WebOptions
 from tb_sol_plugin.web.tiles import Block
 
+BASE = ("base", "base_worker", "base_span")
+"""Parameters that name the baseline of a report; no analysis may have a query field of such a name."""
 LONGEST_WAIT = 30.0
 TILE_BYTES = 32_000_000
 """Tiles of timelines that are kept in memory."""
@@ -117,18 +120,27 @@ def file_name(recording: Recording | None, analysis_name: str, section: str) -> 
     return "_".join(filter(None, (re.sub(r"[^A-Za-z0-9.-]+", "_", p).strip("_") for p in parts)))[:150] or "table"
 
 
+def _reading() -> wire.LoadProgress | None:
+    """Returns how far the read of the recording that is asked for is, or of its baseline; None where neither is being read."""
+    shown, store = recording_asked(), context().store
+    of, found = "", store.progress(shown)
+    base = OtherNames(*(request.args.get(k, "").strip() for k in BASE))
+    if found is None and base != OtherNames():
+        two = store.paired(shown, base)
+        of, found = two.names[1], store.progress(two.other)
+    if found is None:
+        return None
+    return wire.LoadProgress(found.bytes, found.total, found.events, found.stage, found.elapsed_s, found.queue_position, of)
+
+
 def still_loading(error: StillLoading) -> Response:
     """Answers 409 with how far the read is; 202 for who says `Prefer: respond-async`, so that a browser logs no failure."""
     progress = None
     if isinstance(error, Gathering):
         progress = error.progress
     else:
-        try:
-            found = context().store.progress(recording_asked())
-        except SolError:
-            found = None
-        if found is not None:
-            progress = wire.LoadProgress(found.bytes, found.total, found.events, found.stage, found.elapsed_s, found.queue_position)
+        with contextlib.suppress(SolError):
+            progress = _reading()
     status = 202 if takes_early_answers() else error.status
     response = reply(pack_json(wire.Error(body_of(error), progress)), request, status=status, cache="no-store")
     response.headers["Retry-After"] = "1"

@@ -33,6 +33,7 @@ from tb_sol_plugin.web.context import (
     TILE_BYTES,
     Context,
     Gathering,
+    BASE,
     capture_asked,
     context,
     file_name,
@@ -61,8 +62,6 @@ ReportRequest: TypeAlias = tuple[str, str, str, tuple[tuple[str, str], ...]]
 V = TypeVar("V")
 WHICH = ("run", "worker", "span", "capture")
 """Parameters that name a recording, and what names its graph launches."""
-BASE = ("base", "base_worker", "base_span")
-"""Parameters that name the baseline of a report; no analysis may have a query field of such a name."""
 LONGEST_RUN = 4_096
 """Characters of the name of a run: those of a path."""
 MOST_FAULTS = 200

@@ -30,8 +30,8 @@ class ErrorBody(msgspec.Struct, omit_defaults=True):
     now: str = ""
 
 
-class LoadProgress(msgspec.Struct):
-    """bytes of total are of the stored file; queue_position 0 is being read, 1 is next."""
+class LoadProgress(msgspec.Struct, omit_defaults=True):
+    """bytes of total are of the stored file; queue_position 0 is being read, 1 is next. of: the baseline that is read, "" what is shown."""
 
     bytes: int
     total: int
@@ -39,6 +39,7 @@ class LoadProgress(msgspec.Struct):
     stage: str
     elapsed_s: float
     queue_position: int
+    of: str = ""
 
 
 class Error(msgspec.Struct, omit_defaults=True):

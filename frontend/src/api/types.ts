@@ -261,6 +261,7 @@ export interface Progress {
   stage?: string;
   elapsed_s?: number;
   queue_position?: number | null;
+  of?: string;
 }
 
 export interface Companion {

@@ -123,7 +123,7 @@ export function Loading({ progress, since }: { progress: Progress | null; since:
   const rate = p.bytes && seconds > 0.3 ? p.bytes / seconds : 0;
   const left = rate && p.total && p.bytes && p.bytes < p.total ? (p.total - p.bytes) / rate : null;
   const share = p.total ? Math.min(1, (p.bytes ?? 0) / p.total) : 0;
-  const files = (c?.run.workers ?? []).flatMap((w) => w.spans.map((s) => ({ w, s }))).filter(({ s, w }) => (w === c?.worker && s === c.span) || s.state === "loading" || s.state === "queued" || s.state === "error").slice(0, 12);
+  const files = p.of ? [] : (c?.run.workers ?? []).flatMap((w) => w.spans.map((s) => ({ w, s }))).filter(({ s, w }) => (w === c?.worker && s === c.span) || s.state === "loading" || s.state === "queued" || s.state === "error").slice(0, 12);
   const bits = [
     p.total ? `${human(p.bytes ?? 0, "B")} of ${human(p.total, "B")}` : "",
     rate ? human(rate, "B/s") : "",
@@ -135,7 +135,7 @@ export function Loading({ progress, since }: { progress: Progress | null; since:
     <div class="loading">
       <div class="card" role="status" aria-live="polite">
         <div class="loading-head">
-          <h1>Reading {c ? c.run.name : "the recording"}</h1>
+          <h1>Reading {p.of ? `the baseline ${p.of}` : c ? c.run.name : "the recording"}</h1>
           <span class="quiet">{bits.join(", ")}{bits.length ? ". " : ""}The first open is slow, the next takes under a second.</span>
           <button type="button" class="button" onClick={() => void cancel()}>Cancel</button>
         </div>

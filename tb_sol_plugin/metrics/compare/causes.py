@@ -164,7 +164,7 @@ def _cause(
     """Returns what a bar of the waterfall comes from."""
     if bar.name == "kernel_ns":
         if factor is not None and abs(factor - 1) > DEVICE_SPEED and (factor > 1) == (bar.delta_ns > 0):
-            text = f"all kernels are {_percent(factor - 1)}: another clock, power limit or device, not the code"
+            text = f"all kernels take {_percent(factor - 1)}: another clock, power limit or device, not the code"
             return Cause("device_speed", f"{text}; {_amount(bar)}", bar.delta_ns, share, "device", "kernels")
         return _of_work(bar, share, rows)
     if bar.name == "communication_ns":
@@ -327,4 +327,4 @@ def _amount(bar: Bar) -> str:
 
 
 def _percent(part: float) -> str:
-    return f"{number(100 * abs(part), 1)} % {'longer' if part > 0 else 'shorter'}"
+    return f"{number(100 * abs(part), 1)} % {'more' if part > 0 else 'less'} time"

@@ -188,6 +188,9 @@ def test_several_workers_are_as_long_as_the_slowest(tmp_path: Path, runs: Path, 
     assert status == 4 and "aten::gelu" in out.splitlines()[0] and "of each step the slowest of 2 workers, mostly rank1" in err
     status, _, err = check(capsys, tmp_path / "two", tmp_path / "two", "--worker", "rank0")
     assert status == 0 and "slowest" not in err
+    # AND a worker that one side lacks is said, with those that it has and what to do
+    status, _, err = check(capsys, runs / "a", tmp_path / "two", "--worker", "rank0")
+    assert status == 1 and "BASE 'a' has no worker 'rank0'" in err and "there is: worker0" in err and "leave --worker out" in err
 
 
 def test_few_steps_lower_trust(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,6 +67,20 @@ def test_while_files_are_read_the_answer_says_how_many(client: FlaskClient, monk
     assert until(lambda: client.get(f"{ASK}&wait=30").status_code == 200)
 
 
+def test_while_the_baseline_is_read_the_answer_says_how_far(logdir: Path, tmp_path: Path) -> None:
+    # GIVEN a recording that is open, and a baseline whose reader is busy THEN it is the baseline that is named and waited for
+    with ThreadPoolExecutor(1) as pool:
+        store = Store(single(str(logdir)), StoreOptions(cache_dir=str(tmp_path / "cache"), fresh_seconds=0), executor=pool)
+        client, gate = create_app(store, WebOptions(first_wait=0.0)).test_client(), Gate()
+        ask = "api/v1/analysis/operators?run=job/a&worker=rank0"
+        assert client.get(f"{ask}&wait=30").status_code == 200
+        pool.submit(gate.wait)
+        body = client.get(f"{ask}&base=job/b").get_json()
+        gate.open()
+        assert body["error"]["code"] == "still_loading" and body["progress"]["of"] == "b" and body["progress"]["total"] > 0
+        store.close()
+
+
 @pytest.mark.parametrize(("more", "status", "field"), [
     ("other_run=nope", 404, "other_run"), ("other_run=job/b&other_worker=rank9", 404, "other_worker"), ("other_span=x", 404, "other_span"),
     ("other_run=job/a&other_worker=rank0", 400, "other_worker"), ("by=color", 400, "by"), ("other=job/b", 400, "other"),
