@@ -62,7 +62,7 @@ def renamed(a: Mapping[str, Named], b: Mapping[str, Named], by: str) -> dict[str
     gone = set(out.values())
     left_a = sorted((n for n in a if n not in gone), key=lambda n: -a[n].time)[:MOST]
     left_b = sorted((n for n in b if n not in out), key=lambda n: -b[n].time)[:MOST]
-    near = [(_alike(x, y), y, x) for y in left_b for x in left_a if _may_be(a[x], b[y])]
+    near = [(alike(x, y), y, x) for y in left_b for x in left_a if _may_be(a[x], b[y])]
     for share, y, x in sorted((n for n in near if n[0] >= ALIKE), key=lambda n: (-n[0], n[1], n[2])):
         rivals = [n for n in near if n[0] >= share and (n[1] == y) != (n[2] == x)]
         if y not in out and x not in out.values() and not rivals:
@@ -81,7 +81,7 @@ def _may_be(a: Named, b: Named) -> bool:
     return a.of == b.of and a.calls > 0 and abs(a.calls - b.calls) <= AS_OFTEN * a.calls
 
 
-def _alike(a: str, b: str) -> float:
+def alike(a: str, b: str) -> float:
     """Returns how nearly alike two names are spelled, 0 to 1, leaving out the parts of their paths that are the same."""
     left, right = _STEPS.split(a), _STEPS.split(b)
     for end in (0, -1):

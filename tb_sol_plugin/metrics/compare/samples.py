@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.metrics.compare.step_tree import StepTree, step_tree
 from tb_sol_plugin.metrics.memory.curves import whole
 from tb_sol_plugin.metrics.memory.leaks import sums_of_steps
 from tb_sol_plugin.metrics.report.notes import setting
@@ -97,7 +98,8 @@ class Samples(msgspec.Struct, frozen=True):
 
     source: kineto or sol_capture. steps: their numbers, -1 for a recording without any. values: per metric one per step; a metric that is
     not known is left out. parts: exclusive parts per step, ns. row_steps: places in `steps` of those that `groupings` have. incomplete:
-    steps that were cut by the window. warm: the first complete step, where it was left out. settings: how the recording was made.
+    steps that were cut by the window. warm: the first complete step, where it was left out. settings: how the recording was made. tree: of
+    one step, the one whose length is nearest to the median; None without operators.
     """
 
     source: str
@@ -109,6 +111,7 @@ class Samples(msgspec.Struct, frozen=True):
     incomplete: int
     warm: int | None
     settings: dict[str, str]
+    tree: StepTree | None = None
 
 
 def samples_of(capture: Capture, query: Query) -> Samples:
@@ -140,10 +143,12 @@ def samples_of(capture: Capture, query: Query) -> Samples:
     chosen = np.unique(np.linspace(0, count - 1, min(count, ROW_STEPS)).round().astype(np.int64))
     shown = np.full(count + 1, -1, np.int64)
     shown[chosen] = np.arange(len(chosen))
+    typical = int(np.argmin(np.abs(duration - np.sort(duration)[(count - 1) // 2])))
     groupings = _groupings(capture, shown[step_of_device], shown[step_of_host], len(chosen))
     return Samples(
         capture.facts.source, tuple(numbers.tolist()), values, {n: tuple(v.tolist()) for n, v in parts.items()}, tuple(chosen.tolist()),
         groupings, incomplete, warm, setting(capture),
+        step_tree(capture, int(numbers[typical]), step_of_device == typical, step_of_host == typical),
     )  # fmt: skip
 
 

@@ -1,0 +1,145 @@
+"""Takes the tree of one step from a recording: its phases, modules and operators in the order in which they ran, with their times.
+
+Where a device recorded, only what launched device work is in it, each node with the time of what it launched itself; else every operator with
+its time on the host. Operators of a backward pass stand in the step by their time, on whichever thread they ran.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.trees.module_tree import module_class_name, module_instance, phase_name
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays, tree
+from tb_sol_plugin.tables.arrays import Ints, Mask
+
+MOST_NODES: Final = 20_000
+"""Nodes of a tree: of a larger one the levels nearest to the step are kept, with the times of what is below them."""
+NAME: Final = 240
+COLUMNS: Final = ("name", "parent", "kind", "shapes", "device_ns", "host_ns")
+OUTSIDE: Final = "(outside of these)"
+KINDS: Final = (S.ANNOTATION, S.MODULE, S.OPERATOR)
+
+
+class StepTree(msgspec.Struct, frozen=True):
+    """The tree of a step. Node 0 is the step itself; a parent stands before what is inside it, siblings in the order of time.
+
+    step: its number. names: texts, by the column `name`. packed: `COLUMNS` x nodes, int64 little-endian, compressed: name (place in names),
+    parent (-1 of node 0), kind (index into HOST_KINDS), shapes (checksum of those of the first input, 0 not recorded), device_ns and host_ns
+    (of the node itself). cut: nodes below `MOST_NODES` levels that were left out.
+    """
+
+    step: int
+    names: tuple[str, ...]
+    packed: bytes
+    cut: int = 0
+
+
+def step_tree(capture: Capture, number: int, on_device: Mask, on_host: Mask) -> StepTree | None:
+    """Returns the tree of a step; None where no operator was recorded in it. on_device, on_host: which rows are of the step."""
+    h = at.host(capture)
+    use = on_host & np.isin(h.kind, KINDS)
+    use[_steps_themselves(capture, np.flatnonzero(use & (h.kind == S.ANNOTATION)))] = False
+    if not (use & (h.kind == S.OPERATOR)).any():
+        return None
+    launched = np.flatnonzero(on_device)
+    call = at.launches(capture)
+    rows, moments = call.call[launched].astype(np.int32), call.time[launched]
+    if len(launched):
+        use &= _around(use, h, tree.nearest(use, h.parent, h.stop, rows, moments, h.end))
+    nodes, above, cut = _kept(use, h)
+    if not len(nodes):
+        return None
+    mask = at.mask_of(capture, nodes)
+    place = np.full(len(h.kind) + 1, 0, np.int64)  # what belongs to no node is the step's own
+    place[nodes] = np.arange(1, len(nodes) + 1)
+    owner = tree.nearest(mask, h.parent, h.stop, rows, moments, h.end)
+    device = at.sum_by(place[owner], capture.device["duration_ns"].to_numpy()[launched], len(nodes) + 1)
+    own = at.self_among(capture, (S.OPERATOR,))
+    operators = np.flatnonzero(on_host & (h.kind == S.OPERATOR))
+    holder = tree.nearest(mask, h.parent, h.stop, operators.astype(np.int32), h.start[operators], h.end)
+    host = at.sum_by(place[holder], own[operators], len(nodes) + 1)
+    parent = np.concatenate([[-1], place[above]])
+    texts = _names(capture, nodes, h.kind[nodes], parent[1:])
+    known: dict[str, int] = {f"step {number}": 0}
+    name = [0, *(known.setdefault(text, len(known)) for text in texts)]
+    kind = np.concatenate([[S.ANNOTATION], h.kind[nodes]])
+    table = np.stack([np.array(name), parent, kind, np.concatenate([[0], _shapes(capture, nodes)]), device, host]).astype("<i8")
+    return StepTree(number, tuple(known), zlib.compress(table.tobytes(), 6), cut)
+
+
+def columns_of(found: StepTree) -> dict[str, Ints]:
+    """Returns the columns of a tree by name."""
+    table = np.frombuffer(zlib.decompress(found.packed), "<i8").reshape(len(COLUMNS), -1).astype(np.int64)
+    return dict(zip(COLUMNS, table, strict=True))
+
+
+def _steps_themselves(capture: Capture, rows: Ints) -> Ints:
+    """Returns which annotations are the steps' own."""
+    names = arrays.coded(capture.host["name"])
+    used = np.unique(names.codes[rows])
+    steps = [c for c in used.tolist() if phase_name(str(names.categories[c])) == "ProfilerStep"]
+    return rows[np.isin(names.codes[rows], steps)]
+
+
+def _around(use: Mask, h: at.Host, owners: Ints) -> Mask:
+    """Returns which rows have one of `owners` in their subtree."""
+    owners = np.sort(owners[owners >= 0])
+    rows = np.flatnonzero(use)
+    out = np.zeros(len(use), np.bool_)
+    out[rows] = np.searchsorted(owners, h.end[rows]) > np.searchsorted(owners, rows)
+    return out
+
+
+def _kept(use: Mask, h: at.Host) -> tuple[Ints, Ints, int]:
+    """Returns (rows of the nodes by their start, the row of the node around each, -1 none, nodes that were left out)."""
+    rows = np.flatnonzero(use)
+    rows = rows[np.argsort(h.start[rows], kind="stable")]
+    up = tree.nearest(use, h.parent, h.stop, h.parent[rows].astype(np.int32), h.start[rows], h.end).astype(np.int64)
+    if len(rows) <= MOST_NODES:
+        return rows, up, 0
+    above = np.full(len(use) + 1, -1, np.int64)
+    above[rows] = up
+    depth, there = np.zeros(len(rows), np.int64), up.copy()
+    while (there >= 0).any():
+        depth += there >= 0
+        there = np.where(there >= 0, above[there], -1)
+    levels = np.cumsum(np.bincount(depth))
+    most = int(np.searchsorted(levels, MOST_NODES, side="right")) - 1
+    keep = np.flatnonzero(depth <= max(most, 0))[:MOST_NODES]
+    return rows[keep], up[keep], len(rows) - len(keep)
+
+
+def _names(capture: Capture, nodes: Ints, kind: Ints, parent: Ints) -> list[str]:
+    """Returns what each node is called: modules by class and place among those of one class in their parent, as `Layer[3]`."""
+    names = arrays.coded(capture.host["name"])
+    code = names.codes[nodes]
+    texts = {c: str(names.categories[c]) for c in np.unique(code).tolist()}
+    instances: dict[tuple[int, str], dict[str, int]] = {}
+    out = []
+    for c, k, p in zip(code.tolist(), kind.tolist(), parent.tolist(), strict=True):
+        text = texts[c]
+        if k == S.MODULE:
+            one, of = module_instance(text), module_class_name(text)
+            seen = instances.setdefault((p, of), {})
+            text = f"{of[: NAME - 12]}[{seen.setdefault(one, len(seen))}]"
+        elif k == S.ANNOTATION:
+            text = phase_name(text)
+        out.append(text[:NAME])
+    return out
+
+
+def _shapes(capture: Capture, nodes: Ints) -> Ints:
+    """Returns a checksum of the shapes of each node's first input, 0 where they are not recorded."""
+    table = capture.tables["operators"]
+    shapes = arrays.coded(table["shapes"])
+    sums = np.array([zlib.crc32(str(t).partition("],")[0].encode()) if len(str(t)) > 2 else 0 for t in shapes.categories] + [0], np.int64)
+    of_host = np.zeros(len(capture.host), np.int64)
+    of_host[table["host"].to_numpy()] = sums[shapes.codes]
+    return of_host[nodes]
