@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from tb_sol_plugin.analyses.compare import compare_tables as T
+from tb_sol_plugin.analyses.compare import compare_tree as TT
+from tb_sol_plugin.metrics.compare.alignment import Trees
 from tb_sol_plugin.metrics.compare.causes import Cause, compared
 from tb_sol_plugin.metrics.compare.differences import MetricChange, Rows, Side
 from tb_sol_plugin.metrics.compare.samples import GROUPINGS, Samples, samples_of
@@ -22,11 +24,11 @@ from tb_sol_plugin.model.registry import Reduction, analysis
 from tb_sol_plugin.model.report import AnySection, Notice, Report
 from tb_sol_plugin.units import capitalized, human, number, signed_percent
 
-By = Literal["auto", "operator", "kernel", "kind", "module", "phase", "copy"]
+By = Literal["auto", "operator", "kernel", "kind", "module", "phase", "copy", "tree"]
 
 
 class CompareQuery(PairQuery, kw_only=True, frozen=True):
-    """by: what the rows of the table are; auto takes operators, or what both recordings have"""
+    """by: what the rows of the table are; auto takes operators, or what both recordings have; tree shows the aligned steps whatever they share"""
 
     by: By = "auto"
 
@@ -39,28 +41,45 @@ class CompareQuery(PairQuery, kw_only=True, frozen=True):
     order=5,
     requirements=("program",),
     query=CompareQuery,
-    tables={"metrics": T.METRICS, "causes": T.CAUSES, "hidden": T.HIDDEN, "waterfall": T.WATERFALL, "rows": T.ROWS, "settings": SETTINGS},
-    facts=T.FACTS,
-    reduce=Reduction(samples_of, fields=("step",), version=2),
+    tables={"metrics": T.METRICS, "causes": T.CAUSES, "hidden": T.HIDDEN, "waterfall": T.WATERFALL, "rows": T.ROWS, "tree": TT.TREE,
+            "settings": SETTINGS},
+    facts=(*T.FACTS, *TT.FACTS),
+    reduce=Reduction(samples_of, fields=("step",), version=3),
 )
 def run(here: Compared[Samples], there: Compared[Samples], query: CompareQuery) -> Report:
     a, b = Side(here.name, [here.reduced]), Side(there.name, [there.reduced])
     both = compared(a, b)
     metrics, found, falls, causes = both.metrics, both.rows, both.waterfall, both.causes
-    by = query.by if query.by != "auto" else next((name for name in GROUPINGS if found[name] is not None), "operator")
+    by = query.by if query.by in GROUPINGS else next((name for name in GROUPINGS if found[name] is not None), "operator")
+    trees = Trees.of(a, b)
+    offered = trees is not None and (query.by == "tree" or TT.is_alike(trees.found))
     rows = found[by]
     step = next(m for m in metrics if m.name == "step_time")
-    sections: list[AnySection] = [T.facts(a, b, metrics), T.waterfall_figure(a, b, falls)]
+    sections: list[AnySection] = [T.facts(a, b, metrics, TT.facts_of_tree(trees and trees.found)), T.waterfall_figure(a, b, falls)]
     if causes:
         sections.append(T.causes_table(causes, falls))
     if both.hidden:
         sections.append(T.hidden_table(both.hidden))
     settings = settings_table((a.name, b.name), (a.runs[0].settings, b.runs[0].settings))
-    sections += [T.metrics_table(a, b, metrics), T.rows_table(a, b, rows, by), T.waterfall_table(a, b, falls), settings]
+    sections += [T.metrics_table(a, b, metrics), T.rows_table(a, b, rows, by), T.waterfall_table(a, b, falls)]
+    if trees is not None and offered:
+        sections.append(TT.tree_table((a.name, b.name), trees.found, device=trees.device, steps=trees.steps))
+    sections.append(settings)
     return Report(
-        analysis="compare", title="Compare", headline=_headline(a, b, step, causes), notices=_notices(a, b, found, query.by, step),
+        analysis="compare", title="Compare", headline=_headline(a, b, step, causes), notices=[*_notices(a, b, found, query.by, step), *_of_trees(trees, query.by, offered, (a.name, b.name))],
         sections=sections,
     )  # fmt: skip
+
+
+def _of_trees(trees: Trees | None, by: str, offered: bool, names: tuple[str, str]) -> list[Notice]:
+    """Says why the aligned steps are not shown."""
+    if trees is None:
+        return [Notice("No aligned steps: no operators were recorded in one of the two; kernels are compared by name.")] if by == "tree" else []
+    if offered:
+        return []
+    shares = " and ".join(f"{number(100 * share, 0)} % of {n}" for n, share in zip(names, trees.found.shares, strict=True) if share is not None)
+    text = f"The two run mostly different operators (matched by place: {shares} of the time), so that their steps are not shown aligned"
+    return [Notice(f"{text}; `by=tree` shows them.", "info")]
 
 
 def _headline(a: Side, b: Side, step: MetricChange, causes: list[Cause]) -> str:
@@ -102,7 +121,7 @@ def _notices(a: Side, b: Side, found: Mapping[str, Rows | None], by: str, step: 
     if min(step.change.samples) < 5:
         few = " and ".join(f"{s.name} {T.how_many_steps(s)}" for s in (a, b))
         out.append(Notice(f"Too few steps to tell a change from noise: {few}. Record at least 5, better 30."))
-    if by != "auto" and found[by] is None:
+    if by in GROUPINGS and found[by] is None:
         lacks = " and ".join(s.name for s in (a, b) if not s.knows(by))
         out.append(Notice(f"No rows by {by}: not recorded in {lacks}."))
     for side in (a, b):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
+from tb_sol_plugin.analyses.compare.compare_tree import FACTS as TREE_FACTS
 from tb_sol_plugin.metrics.compare.causes import Cause, Hidden
 from tb_sol_plugin.metrics.compare.differences import SLOW, STEP, Bar, MetricChange, Rows, Side, Waterfall
 from tb_sol_plugin.metrics.compare.samples import METRICS as KNOWN
@@ -115,8 +116,8 @@ def how_many_steps(side: Side) -> str:
     return how_many(sum(len(run.steps) for run in side.runs), "step")
 
 
-def facts(a: Side, b: Side, metrics: Sequence[MetricChange]) -> FactsSection:
-    """Builds the tiles: how the step, the device's time and the number of its events changed."""
+def facts(a: Side, b: Side, metrics: Sequence[MetricChange], more: Mapping[str, Scalar]) -> FactsSection:
+    """Builds the tiles: how the step, the device's time and the number of its events changed. more: facts that no tile shows."""
     found = {m.name: m for m in metrics}
     step = found["step_time"]
     change = step.change
@@ -134,9 +135,10 @@ def facts(a: Side, b: Side, metrics: Sequence[MetricChange]) -> FactsSection:
             values[fact] = one.change.change
             if one.change.a is not None and one.change.b is not None:
                 notes[fact] = f"{human(round(one.change.a), one.unit)} → {human(round(one.change.b), one.unit)}"
+    values |= more
     shown = [n for n in ("change", "device_busy_change", "idle_change", "launches_change", "detectable") if values[n] is not None]
     return make_facts(
-        "facts", "Difference", values, FACTS, style="tiles", notes=notes, hidden=[n for n in values if n not in shown],
+        "facts", "Difference", values, (*FACTS, *TREE_FACTS), style="tiles", notes=notes, hidden=[n for n in values if n not in shown],
         subtitle=f"{b.name} less {a.name}",
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
+from tb_sol_plugin.metrics.compare.differences import Side
 from tb_sol_plugin.metrics.compare.matching import ALIKE, alike, key_of
 from tb_sol_plugin.metrics.compare.step_tree import StepTree, columns_of
 from tb_sol_plugin.model import schemas as S
@@ -101,6 +102,24 @@ def aligned(a: Nodes, b: Nodes) -> Alignment:
     _below(out, [(0, 0)])
     _moved_elsewhere(out)
     return out
+
+
+@dataclass(frozen=True)
+class Trees:
+    """The aligned trees of the first runs of two sides. device: whether their times are of the device. steps: numbers of the two steps."""
+
+    found: Alignment
+    device: bool
+    steps: tuple[int, int]
+
+    @staticmethod
+    def of(a: Side, b: Side) -> Trees | None:
+        """Aligns a step of each side; None where one has no operators."""
+        ours, theirs = a.runs[0].tree, b.runs[0].tree
+        if ours is None or theirs is None:
+            return None
+        device = any(columns_of(one)["device_ns"][1:].any() for one in (ours, theirs))
+        return Trees(aligned(nodes_of(ours, device=device), nodes_of(theirs, device=device)), device, (ours.step, theirs.step))
 
 
 def _share(side: Nodes, how: Sequence[How]) -> float | None:

@@ -1,0 +1,178 @@
+"""Tree of a comparison: a step of each side aligned, with the time of what stands where on both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.metrics.compare.alignment import GUESSES, Alignment
+from tb_sol_plugin.metrics.report.settings import named
+from tb_sol_plugin.model.report import Column, Fact, Mark, Scalar, TableSection, TreeSpec, make_table
+from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.units import human, number
+
+MOST_ROWS: Final = 1_000
+LEAST: Final = 0.001
+"""Of the time of the step: what changed by less, and is on both sides, stands in the row around it."""
+ENOUGH: Final = 0.5
+"""Of the time of a side: where less is matched, the tree stands there only for who asks for it."""
+TREE: Final = (
+    Column("name", "Step", doc="phase, module or operator; modules by class and place among those of one class", show="tree"),
+    Column("match", "In", doc="same: on both sides; moved: elsewhere in A; renamed, fused, split: guesses by place and shapes", show="badge"),
+    Column("delta_ns", "Difference", "ns", "B less A, with all that is inside"),
+    Column("time_a", "A", "ns", "time in A of what stands here, with all that is inside", missing="not in A"),
+    Column("time_b", "B", "ns", "time in B, with all that is inside", missing="not in B"),
+    Column("was", "Before", doc="where, or under which name, it was in A", show="code", missing="the same"),
+    Column("id", "Id", doc="of the row", rank=3),
+    Column("parent", "Parent", doc="id of the row around it", rank=3),
+)  # fmt: skip
+FACTS: Final = (
+    Fact("matched_time_share_a", "", "ratio", "part of the time of A's step whose phase, module or operator has a partner in B's"),
+    Fact("matched_time_share_b", "", "ratio", "part of the time of B's step whose phase, module or operator has a partner in A's"),
+    Fact("matched_same", "", "count", "phases, modules and operators that are the same in both trees"),
+    Fact("matched_moved", "", "count", "those that stand elsewhere in the tree"),
+    Fact("matched_renamed", "", "count", "those of another name in the same place, a guess"),
+    Fact("matched_fused", "", "count", "operators of B in the place of several of A, a guess"),
+    Fact("matched_split", "", "count", "operators of A in whose place several of B stand, a guess"),
+    Fact("only_a", "", "count", "phases, modules and operators that A's step alone has"),
+    Fact("only_b", "", "count", "phases, modules and operators that B's step alone has"),
+)
+
+
+def facts_of_tree(found: Alignment | None) -> dict[str, Scalar]:
+    """Returns how much of the two trees goes together; nothing where there are none."""
+    if found is None:
+        return {}
+    a, b = found.shares
+    counts = {n if n.startswith("only") else f"matched_{n}": v for n, v in found.counts().items()}
+    return {"matched_time_share_a": a, "matched_time_share_b": b, **counts}
+
+
+def is_alike(found: Alignment) -> bool:
+    """Whether half of the time of both sides has a partner."""
+    return all(share is None or share >= ENOUGH for share in found.shares)
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """Rows of both trees, parents first. a, b: node of each side, -1 none. own_a, own_b: ns of the row itself; several of A may be one row."""
+
+    a: list[int]
+    b: list[int]
+    parent: list[int]
+    own_a: Ints
+    own_b: Ints
+
+    def inside(self, own: Ints) -> Ints:
+        """Returns the sums of rows with all that is inside."""
+        out = own.copy()
+        for row in range(len(out) - 1, 0, -1):
+            out[self.parent[row]] += out[row]
+        return out
+
+
+def tree_table(names: tuple[str, str], found: Alignment, *, device: bool, steps: tuple[int, int]) -> TableSection:
+    """Builds the tree of the step of the second side, with what only the first has in its place. names, steps: of both sides."""
+    rows = _joined(found)
+    time_a, time_b = rows.inside(rows.own_a), rows.inside(rows.own_b)
+    shown = _shown(found, rows, time_a, time_b)
+    how = [_how(found, rows, row) for row in shown]
+    frame = pd.DataFrame({
+        "name": [_name(found, rows, row) for row in shown], "match": how, "delta_ns": (time_b - time_a)[shown],
+        "time_a": [None if h == "only B" and not time_a[r] else int(time_a[r]) for h, r in zip(how, shown, strict=True)],
+        "time_b": [None if h == "only A" and not time_b[r] else int(time_b[r]) for h, r in zip(how, shown, strict=True)],
+        "was": [_before(found, rows, row) for row in shown], "id": [str(row) for row in shown],
+        "parent": [str(rows.parent[row]) if rows.parent[row] > 0 else None for row in shown],
+    }, dtype=object)  # fmt: skip
+    frame["match"] = [{"only A": f"only {names[0]}", "only B": f"only {names[1]}"}.get(h, h) for h in how]
+    shares = [f"{number(100 * share, 1)} % of {name}" for name, share in zip(names, found.shares, strict=True) if share is not None]
+    cut = f" The deepest {human(found.a.cut + found.b.cut, 'count')} rows count where they were called." if found.a.cut + found.b.cut else ""
+    guess = {str(i): Mark("estimated", "a guess: by its place, its shapes and its name") for i, h in enumerate(how) if h in GUESSES}
+    return make_table(
+        "tree", "Step by step", frame, named(TREE, names), key="id", tree=TreeSpec(), marks={"match": guess} if guess else {},
+        filters=["match"],
+        subtitle=f"time {'of the device' if device else 'on the host'} in step {steps[0]} of {names[0]} and step {steps[1]} of {names[1]}; "
+        f"matched: {' and '.join(shares)}",
+        footer=f"{human(len(shown), 'count')} of {human(len(rows.a) - 1, 'count')} rows: those that changed by a thousandth of the step or "
+        f"more, and what is around them.{cut}",
+    )  # fmt: skip
+
+
+def _joined(found: Alignment) -> _Joined:
+    """Returns the tree of B, and below it what A alone has; parents first."""
+    a, b = found.a, found.b
+    row_a = [-1] * len(a)
+    parents: list[int] = []
+    nodes_a, nodes_b = [], []
+    for j in range(len(b)):
+        parents.append(b.parent[j])
+        nodes_b.append(j)
+        nodes_a.append(found.partner_b[j])
+    for i in range(len(a)):
+        if found.partner_a[i] >= 0:
+            row_a[i] = found.partner_a[i]
+        else:
+            row_a[i] = len(parents)
+            parents.append(row_a[a.parent[i]])
+            nodes_b.append(-1)
+            nodes_a.append(i)
+    own_a, own_b = np.zeros(len(parents), np.int64), np.zeros(len(parents), np.int64)
+    np.add.at(own_a, row_a, a.times)
+    own_b[: len(b)] = b.times
+    return _Joined(nodes_a, nodes_b, parents, own_a, own_b)
+
+
+def _shown(found: Alignment, rows: _Joined, time_a: Ints, time_b: Ints) -> list[int]:
+    """Returns the rows that changed, those around them, and the outermost ones, without the step itself; siblings in order of time."""
+    least = LEAST * max(int(time_a[0]), int(time_b[0]), 1)
+    weight = np.abs(time_b - time_a)
+    other = np.array([_how(found, rows, row) != "same" for row in range(len(rows.a))], np.bool_)
+    weight = np.where(other, np.maximum(weight, np.maximum(time_a, time_b)), weight)
+    outermost = np.array(rows.parent) == 0
+    wanted = np.flatnonzero((weight >= least) | (outermost & (np.maximum(time_a, time_b) >= least)))
+    keep: set[int] = set()
+    for row in wanted[np.argsort(-weight[wanted], kind="stable")].tolist():
+        while row > 0 and row not in keep:
+            keep.add(row)
+            row = rows.parent[row]
+        if len(keep) >= MOST_ROWS:
+            break
+    below: dict[int, list[int]] = {}
+    for row in sorted(keep):
+        below.setdefault(rows.parent[row], []).append(row)
+    out, left = [], below.get(0, [])[::-1]
+    while left:
+        out.append(left.pop())
+        left += below.get(out[-1], [])[::-1]
+    return out
+
+
+def _how(found: Alignment, rows: _Joined, row: int) -> str:
+    if rows.b[row] < 0:
+        return "only A"
+    how = found.how_b[rows.b[row]]
+    return "only B" if how == "only" else how
+
+
+def _name(found: Alignment, rows: _Joined, row: int) -> str:
+    return found.b.name[rows.b[row]] if rows.b[row] >= 0 else found.a.name[rows.a[row]]
+
+
+def _before(found: Alignment, rows: _Joined, row: int) -> str | None:
+    """Returns where a row that moved was, and what one of another name was called."""
+    node, how = rows.a[row], _how(found, rows, row)
+    if how in ("renamed", "split"):
+        return found.a.name[node]
+    if how == "fused":
+        several = [found.a.name[i] for i, j in enumerate(found.partner_a) if j == rows.b[row]]
+        return ", ".join(dict.fromkeys(several)) if several else None
+    if how != "moved":
+        return None
+    parts = [found.a.name[node]]
+    while found.a.parent[node] > 0 and len(parts) < 8:
+        node = found.a.parent[node]
+        parts.append(found.a.name[node])
+    return "/".join(reversed(parts))
