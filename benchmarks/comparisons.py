@@ -57,6 +57,8 @@ def planted(random: np.random.Generator) -> dict[str, Planted]:
         "batch doubled": Planted({"batch": 2}, ("more_work",)),
         "one more launch": Planted({"more": {"aten::add": int(random.integers(2, 4))}}, ("more_calls",), "aten::add"),
         "sync added": Planted({"syncs": int(random.integers(1, 3))}, ("sync_added",)),
+        "memory from the driver": Planted({"mallocs": int(random.integers(1, 3))}, ("memory_pressure",)),
+        "overlap lost": Planted({"reduce_us": 900, "reduce_behind": False}, ("schedule",)),
         "slow input": Planted({"loading_us": int(random.integers(700, 1_500))}, ("dataloader",)),
         "more copies": Planted({"copies": int(random.integers(12, 20))}, ("copy",)),
         "clock": Planted({"by_layer": True, "clock": float(random.uniform(1.05, 1.12))}, ("device_speed",)),
@@ -87,6 +89,7 @@ def main(arguments: Sequence[str] | None = None, console: Console | None = None)
     random, began = np.random.default_rng(options.seed), time.process_time()
     bases = [taken(BASE, 10_000 + i) for i in range(max(4, min(40, options.equal // 12)))]
     layered = taken(replace(BASE, by_layer=True), 9_999)
+    reduced = taken(replace(BASE, reduce_us=900), 9_998)
     found: dict[str, list[bool]] = defaultdict(list)
     wrong: dict[str, list[str]] = defaultdict(list)
     broken = 0
@@ -94,7 +97,7 @@ def main(arguments: Sequence[str] | None = None, console: Console | None = None)
         every = planted(random)
         name = list(every)[i % len(every)]
         one = every[name]
-        a = Side("A", [layered if one.change.get("by_layer") else bases[i % len(bases)]])
+        a = Side("A", [layered if "by_layer" in one.change else reduced if "reduce_us" in one.change else bases[i % len(bases)]])
         both = compared(a, Side("B", [taken(replace(BASE, **one.change), 20_000 + i)]))
         broken += not exact(both.waterfall.bars, both.waterfall.b_ns - both.waterfall.a_ns)
         first = both.causes[0] if both.causes else None

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
-import numpy as np
 
 from tb_sol_plugin.cli.files import replace
 from tb_sol_plugin.errors import BadInput, BadQuery
 from tb_sol_plugin.metrics.compare.differences import Side
 from tb_sol_plugin.metrics.compare.gate import Budget, budget_of, budget_text
-from tb_sol_plugin.metrics.compare.samples import Samples
+from tb_sol_plugin.metrics.compare.samples import MOST_ROWS, ROW_STEPS, Samples, per_step
 from tb_sol_plugin.redact import text as redacted
 
 MOST_BYTES: Final = 64 << 20
@@ -21,6 +20,8 @@ MOST_BYTES: Final = 64 << 20
 MOST_BUDGETS: Final = 200
 LARGEST: Final = 1 << 53
 """No number of a step reaches it: 104 days in ns, 9 PB; sums and means of smaller ones are exact enough."""
+MOST_NUMBERS: Final = 64 * MOST_ROWS * ROW_STEPS
+"""Of the rows of a grouping."""
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,18 +83,11 @@ def _checked(found: Baseline) -> None:
         if any(not 0 <= place < count for place in one.row_steps):
             raise ValueError("a step that is not there")
         for rows in one.groupings.values():
-            size = 8 * len(rows.names) * len(one.row_steps)
-            columns = (rows.calls, rows.host, rows.device, *([rows.work] if rows.work else []))
-            if len(rows.of) != len(rows.names) or any(len(column) != size for column in columns):
+            if len(rows.of) != len(rows.names) or len(rows.names) * len(one.row_steps) > MOST_NUMBERS:
                 raise ValueError("rows of different lengths")
-            if any(not -LARGEST < number < LARGEST for column in columns for number in _ends(column)):
+            columns = [per_step(rows, column, len(one.row_steps)) for column in ("calls", "host", "device", "work")]
+            if any(int(c.min(initial=0)) <= -LARGEST or int(c.max(initial=0)) >= LARGEST for c in columns):
                 raise ValueError("a number that no step has")
-
-
-def _ends(column: bytes) -> tuple[int, int]:
-    """Returns the smallest and the largest number of a column of int64; zeros where it is empty."""
-    values = np.frombuffer(column, "<i8")
-    return int(values.min(initial=0)), int(values.max(initial=0))
 
 
 def save_baseline(path: str, side: Side) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from tb_sol_plugin.errors import one_line
 from tb_sol_plugin.metrics.compare.causes import Cause
-from tb_sol_plugin.metrics.compare.differences import SLOW, STEP, Bar
+from tb_sol_plugin.metrics.compare.differences import BUSY, SLOW, STEP, Bar
 from tb_sol_plugin.metrics.compare.gate import Judged, Verdict
 from tb_sol_plugin.metrics.compare.samples import METRICS
 from tb_sol_plugin.units import human, signed, signed_percent
@@ -24,7 +24,7 @@ WORDS: Final = {
 BARS: Final = {
     SLOW: "slow steps", STEP: "step", "kernel_ns": "kernels", "memcpy_ns": "copies", "memset_ns": "memset", "communication_ns":
     "exposed communication", "runtime_ns": "runtime calls", "dataloader_ns": "DataLoader", "cpu_exec_ns": "CPU execution",
-    "other_ns": "nothing recorded",
+    "other_ns": "nothing recorded", BUSY[0]: "device busy", BUSY[1]: "rest of the step",
 }  # fmt: skip
 MOST_LINES: Final = 40
 NAME: Final = 160

@@ -23,7 +23,8 @@ KERNELS = {"aten::mm": ("gemm_kernel", 400), "aten::gelu": ("gelu_kernel", 60), 
 @dataclass(frozen=True)
 class Job:
     """What the loop does. scale: factor on the kernels of an operator. kernels: another kernel for an operator. more: further launches of an
-    operator per layer. clock: factor on all kernels. loading_us: of the next batch. syncs: blocking calls per step, of 300 us each.
+    operator per layer. clock: factor on all kernels. loading_us: of the next batch. syncs: blocking calls per step, of 300 us each. mallocs:
+    calls of the driver's allocator per step, of 200 us each, while the device idles. reduce_us: of an all-reduce, behind the layers or after them.
     by_layer: each layer has kernels of an own name. batch: rows of what operators take, with shapes recorded; 0: without. ops: other names of
     operators, "" for one that is gone. shapes: factor on the rows of an operator's arguments. noise: standard deviation of a step's factor, with autocorrelation 0.5. slow: share of steps that take 1.5 times.
     """
@@ -35,6 +36,9 @@ class Job:
     clock: float = 1.0
     loading_us: int = 200
     syncs: int = 0
+    mallocs: int = 0
+    reduce_us: int = 0
+    reduce_behind: bool = True
     copies: int = 2
     noise: float = 0.01
     slow: float = 0.0
@@ -69,6 +73,8 @@ def _step(t: TraceBuilder, job: Job, number: int, begin: int, factor: float) -> 
         length = round(30 * US * factor)
         t.copy("HtoD", device + 10 * US, length, bytes=1 << 20, src="Pageable", dst="Device", call=(now, 4 * US))
         now, device = now + 6 * US, device + 10 * US + length
+    if job.reduce_us and job.reduce_behind:
+        now = _all_reduce(t, now, device + 10 * US, round(job.reduce_us * US * factor))
     for layer in range(LAYERS):
         for name, (kernel, length_us) in KERNELS.items():
             for _ in range(1 + job.more.get(name, 0) if job.ops.get(name, name) else 0):
@@ -83,9 +89,22 @@ def _step(t: TraceBuilder, job: Job, number: int, begin: int, factor: float) -> 
         t.op("aten::item", now, 300 * US)
         t.call("cudaStreamSynchronize", now + US, 298 * US)
         now += 301 * US
+    for _ in range(job.mallocs):
+        now = max(now, device)
+        t.call("cudaMalloc", now + US, 198 * US)
+        now += 201 * US
+    if job.reduce_us and not job.reduce_behind:
+        length = round(job.reduce_us * US * factor)
+        now, device = _all_reduce(t, now, device + 10 * US, length), device + 10 * US + length
     end = max(now, device) + 20 * US
     t.step(number, begin, end - begin)
     return end
+
+
+def _all_reduce(t: TraceBuilder, now: int, start: int, length: int) -> int:
+    """Adds an all-reduce on a stream of its own; returns when its launch is over."""
+    t.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at=now, start=start, duration=length, call_duration=4 * US, stream=20)
+    return now + 6 * US
 
 
 def _arguments(name: str, batch: int) -> dict[str, Any]:

@@ -17,11 +17,12 @@ from tb_sol_plugin.metrics.compare.alignment import Trees
 from tb_sol_plugin.metrics.compare.causes import Cause, compared
 from tb_sol_plugin.metrics.compare.differences import MetricChange, Rows, Side
 from tb_sol_plugin.metrics.compare.samples import GROUPINGS, Samples, samples_of
+from tb_sol_plugin.metrics.compare.findings import PROFILER, findings_of
 from tb_sol_plugin.metrics.report.settings import SETTINGS, settings_table
 from tb_sol_plugin.model.query import PairQuery
 from tb_sol_plugin.model.recordings import Compared
 from tb_sol_plugin.model.registry import Reduction, analysis
-from tb_sol_plugin.model.report import AnySection, Notice, Report
+from tb_sol_plugin.model.report import AnySection, FindingsSection, Notice, Report
 from tb_sol_plugin.units import capitalized, human, number, signed_percent
 
 By = Literal["auto", "operator", "kernel", "kind", "module", "phase", "copy", "tree"]
@@ -55,9 +56,12 @@ def run(here: Compared[Samples], there: Compared[Samples], query: CompareQuery) 
     offered = trees is not None and (query.by == "tree" or TT.is_alike(trees.found))
     rows = found[by]
     step = next(m for m in metrics if m.name == "step_time")
-    sections: list[AnySection] = [T.facts(a, b, metrics, TT.facts_of_tree(trees and trees.found)), T.waterfall_figure(a, b, falls)]
+    sections: list[AnySection] = [T.facts(a, b, metrics, TT.facts_of_tree(trees)), T.waterfall_figure(a, b, falls)]
     if causes:
         sections.append(T.causes_table(causes, falls))
+    found_here = findings_of(both, (a.name, b.name), (a.runs[0].settings, b.runs[0].settings))
+    if found_here:
+        sections.append(FindingsSection(id="findings", title="Findings", findings=found_here))
     if both.hidden:
         sections.append(T.hidden_table(both.hidden))
     settings = settings_table((a.name, b.name), (a.runs[0].settings, b.runs[0].settings))
@@ -111,7 +115,7 @@ def _notices(a: Side, b: Side, found: Mapping[str, Rows | None], by: str, step: 
     out = []
     ours, theirs = a.runs[0].settings, b.runs[0].settings
     differ = [n for n in ours if n in theirs and ours[n] != theirs[n] and n not in T.SAYS_NOTHING]
-    recorded = [n for n in differ if n in T.RECORDING]
+    recorded = [n for n in differ if n in PROFILER]
     if recorded:
         names = ", ".join(recorded)
         out.append(Notice(f"The two were recorded with different settings of the profiler ({names}): its own cost is part of the times."))

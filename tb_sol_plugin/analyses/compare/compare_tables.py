@@ -10,7 +10,7 @@ import pandas as pd
 
 from tb_sol_plugin.analyses.compare.compare_tree import FACTS as TREE_FACTS
 from tb_sol_plugin.metrics.compare.causes import Cause, Hidden
-from tb_sol_plugin.metrics.compare.differences import SLOW, STEP, Bar, MetricChange, Rows, Side, Waterfall
+from tb_sol_plugin.metrics.compare.differences import BUSY, OTHERS, RESIDUE, SLOW, STEP, Bar, Basis, MetricChange, Rows, Side, Waterfall
 from tb_sol_plugin.metrics.compare.samples import METRICS as KNOWN
 from tb_sol_plugin.metrics.report.settings import named
 from tb_sol_plugin.metrics.time import breakdown as P
@@ -32,14 +32,18 @@ from tb_sol_plugin.model.report import (
 from tb_sol_plugin.tables.arrays import Floats
 from tb_sol_plugin.units import capitalized, how_many, human, signed, signed_percent
 
-RECORDING: Final = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
-"""Settings of the profiler, which cost time themselves."""
 SAYS_NOTHING: Final = ("steps recorded",)
 FEW: Final = "fewer than 5 steps on a side"
 NOT_THERE: Final = "only on one side"
-PARTS: Final = {SLOW: ("Slow steps", "ink-3"), STEP: ("Step", "bar-ink")} | {n: (label, color) for n, (label, color, _) in P.PARTS.items()}
+PARTS: Final = {
+    SLOW: ("Slow steps", "ink-3"), STEP: ("Step", "bar-ink"), BUSY[0]: ("Device busy", "compute"), BUSY[1]: ("Rest of the step", "ink-3"),
+} | {n: (label, color) for n, (label, color, _) in P.PARTS.items()}
 """Label and color of a bar."""
-BELOW: Final = {"others": "all others", "rest": "what these do not add up to"}
+BELOW: Final = {OTHERS: "all others", RESIDUE: "what these do not add up to"}
+BASES: Final[Mapping[Basis, str]] = {
+    "exclusive": "by exclusive parts of the step", "device": "by the device's time and the rest", "step": "as a whole",
+}  # fmt: skip
+"""What the bars are parts of."""
 
 METRICS: Final = (
     Column("metric", "Metric", doc="what is compared, per step", show="text"),
@@ -206,12 +210,16 @@ def hidden_table(hidden: Sequence[Hidden]) -> TableSection:
 
 
 def _lines(found: Waterfall) -> list[tuple[str, str, Bar]]:
-    """Returns (id, parent, bar) of every bar and of what it consists of."""
-    out = []
-    for bar in found.bars:
-        out.append((bar.name, "", bar))
-        out += [(f"{bar.name}/{i}", bar.name, part) for i, part in enumerate(bar.parts)]
-    return out
+    """Returns (id, parent, bar) of every bar and of what it consists of, down to the last level."""
+
+    def below(above: str, bars: Sequence[Bar]) -> list[tuple[str, str, Bar]]:
+        out = []
+        for i, bar in enumerate(bars):
+            key = f"{above}/{i}" if above else bar.name
+            out += [(key, above, bar), *below(key, bar.parts)]
+        return out
+
+    return below("", found.bars)
 
 
 def label(bar: Bar) -> str:
@@ -231,7 +239,7 @@ def waterfall_table(a: Side, b: Side, found: Waterfall) -> TableSection:
         "parent": [parent or None for _, parent, _ in lines],
     }, dtype=object)  # fmt: skip
     return make_table(
-        "waterfall", "Difference of the mean step", frame, WATERFALL, key="id", tree=TreeSpec(),
+        "waterfall", f"Difference of the mean step, {BASES[found.basis]}", frame, WATERFALL, key="id", tree=TreeSpec(),
         subtitle=f"from {human(found.a_ns, 'ns')} of {a.name} to {human(found.b_ns, 'ns')} of {b.name}; the parts add up to it exactly",
         total={"bar": "mean step", "delta_ns": total, "share": total / found.a_ns if found.a_ns else None},
     )  # fmt: skip
@@ -313,7 +321,7 @@ def waterfall_figure(a: Side, b: Side, found: Waterfall) -> FigureSection:
     )  # fmt: skip
     most = f"; most of it {PARTS[bars[0].name][0]}, {signed(bars[0].delta_ns, 'ns')}" if bars else ""
     return FigureSection(
-        id="falls", title=f"From {a.name} to {b.name}", figure=figure, height=70 + ROW_PX * max(len(rows), 3), table="waterfall",
+        id="falls", title=f"From {a.name} to {b.name}, {BASES[found.basis]}", figure=figure, height=70 + ROW_PX * max(len(rows), 3), table="waterfall",
         subtitle=f"each bar is what a part of the step takes more or less; they add up{'; the axis does not begin at 0' if begin else ''}",
         summary=f"The mean step goes from {human(found.a_ns, 'ns')} to {human(found.b_ns, 'ns')}{most}.",
     )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.compare.alignment import GUESSES, Alignment
+from tb_sol_plugin.metrics.compare.alignment import GUESSES, Alignment, Trees
 from tb_sol_plugin.metrics.report.settings import named
 from tb_sol_plugin.model.report import Column, Fact, Mark, Scalar, TableSection, TreeSpec, make_table
 from tb_sol_plugin.tables.arrays import Ints
@@ -42,12 +42,12 @@ FACTS: Final = (
 )
 
 
-def facts_of_tree(found: Alignment | None) -> dict[str, Scalar]:
+def facts_of_tree(trees: Trees | None) -> dict[str, Scalar]:
     """Returns how much of the two trees goes together; nothing where there are none."""
-    if found is None:
+    if trees is None:
         return {}
-    a, b = found.shares
-    counts = {n if n.startswith("only") else f"matched_{n}": v for n, v in found.counts().items()}
+    a, b = trees.found.shares
+    counts = {n if n.startswith("only") else f"matched_{n}": v for n, v in trees.found.counts().items()}
     return {"matched_time_share_a": a, "matched_time_share_b": b, **counts}
 
 

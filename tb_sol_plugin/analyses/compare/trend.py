@@ -42,7 +42,7 @@ from tb_sol_plugin.units import how_many, human, number
 
 Metric = Literal[
     "step_time", "device_busy", "kernel_time", "exposed_communication", "exposed_memcpy", "idle", "host_time", "dataloader", "launches",
-    "syncs", "copied_bytes", "peak_memory",
+    "syncs", "allocations", "copied_bytes", "peak_memory",
 ]  # fmt: skip
 
 

@@ -27,13 +27,13 @@ from tb_sol_plugin.metrics.compare.differences import (
     rows_of,
     waterfall_of,
 )
-from tb_sol_plugin.metrics.compare.samples import GROUPINGS, NO_MODULE, NO_OPERATOR, OTHER
+from tb_sol_plugin.metrics.compare.samples import GROUPINGS, LAUNCH, NO_MODULE, NO_OPERATOR, OTHER
 from tb_sol_plugin.units import how_many, human, number
 
 Kind = Literal[
     "device_speed", "substitution", "more_calls", "fewer_calls", "more_work", "less_work", "fused", "split", "slower_same_kernel",
     "faster_same_kernel", "added", "removed", "host",
-    "sync_added", "sync_removed", "dataloader", "copy", "communication", "launch", "slow_steps", "step",
+    "sync_added", "sync_removed", "memory_pressure", "dataloader", "copy", "communication", "schedule", "launch", "slow_steps", "step",
 ]  # fmt: skip
 SAME_KERNEL: Final[tuple[Kind, Kind]] = ("slower_same_kernel", "faster_same_kernel")
 MOST: Final = 3
@@ -47,6 +47,8 @@ IDLE: Final = {
     "other_ns": "time in which nothing recorded runs",
 }  # fmt: skip
 """What a part of the step without device work is called."""
+HIDING: Final = 0.3
+"""Of a change of the exposed part: where the whole changed by less, the overlap did."""
 MOSTLY: Final = 0.7
 """Of a bar: a change of the work of all operators with so much of it explains it."""
 WHERE: Final = 0.8
@@ -87,7 +89,7 @@ class Comparison:
 
 def compared(a: Side, b: Side) -> Comparison:
     """Sets side B against side A."""
-    rows = {by: rows_of(a, b, by) for by in GROUPINGS}
+    rows = {by: rows_of(a, b, by) for by in (*GROUPINGS, LAUNCH)}
     metrics, falls = metrics_of(a, b), waterfall_of(a, b, rows)
     return Comparison(metrics, rows, falls, causes_of(falls, rows, metrics), hidden_changes(falls, rows, metrics))
 
@@ -167,6 +169,9 @@ def _cause(
             text = f"all kernels take {_percent(factor - 1)}: another clock, power limit or device, not the code"
             return Cause("device_speed", f"{text}; {_amount(bar)}", bar.delta_ns, share, "device", "kernels")
         return _of_work(bar, share, rows)
+    overlap = _overlap(bar, share, rows)
+    if overlap is not None:
+        return overlap
     if bar.name == "communication_ns":
         return _of_row(bar, share, rows.get("kernel"), "communication", "communication", "gpu_breakdown")
     if bar.name in ("memcpy_ns", "memset_ns"):
@@ -179,6 +184,23 @@ def _cause(
         text = f"the step, {_amount(bar)}; these recordings do not say what it consists of"
         return Cause("step", text, bar.delta_ns, share, "step", "steps")
     return _of_host(bar, share, rows, counts)
+
+
+def _overlap(bar: Bar, share: float, rows: Mapping[str, Rows | None]) -> Cause | None:
+    """Returns the cause of communication or copies that take as long as before and are less, or more, behind other work; else None."""
+    words = {"communication_ns": ("kernel", "communication", "gpu_breakdown"), "memcpy_ns": ("copy", "copies", "memcpy")}
+    by, what, analysis = words.get(bar.name, ("", "", ""))
+    found = rows.get(by)
+    own = _own_rows(found, bar.name)
+    if found is None or found.time != "device" or not own:
+        return None
+    before, change = float(found.time_a[own].sum()), int(found.delta_ns[own].sum())
+    if before <= 0 or change * bar.delta_ns > 0 and abs(change) >= HIDING * abs(bar.delta_ns):
+        return None
+    less = "less" if bar.delta_ns > 0 else "more"
+    total = f"{human(round(before), 'ns')} → {human(round(before + change), 'ns')} in all"
+    text = f"{what}: as much as before ({total}), {less} of it behind other work; {_amount(bar)}"
+    return Cause("schedule", text, bar.delta_ns, share, what, analysis)
 
 
 def _of_work(bar: Bar, share: float, rows: Mapping[str, Rows | None]) -> Cause:
@@ -203,11 +225,17 @@ def _of_work(bar: Bar, share: float, rows: Mapping[str, Rows | None]) -> Cause:
 def _of_host(bar: Bar, share: float, rows: Mapping[str, Rows | None], counts: Mapping[str, Change]) -> Cause:
     """Returns what the host does while the device idles: more blocking calls, or the operator that takes longer."""
     operators = rows.get("operator")
-    before, after = (counts["syncs"].a, counts["syncs"].b) if "syncs" in counts else (None, None)
-    if before is not None and after is not None and (after - before) * bar.delta_ns > 0:
-        many, added = _calls(abs(after - before)), after > before
-        text = f"{many} {'more' if added else 'fewer'} per step to wait for the device ({number(before, 0)} → {number(after, 0)})"
-        return Cause("sync_added" if added else "sync_removed", f"{text}; {_amount(bar)}", bar.delta_ns, share, "syncs", "overview")
+    for name, kinds, why in (
+        ("allocations", ("memory_pressure", "memory_pressure"), "of the driver's allocator, memory that the caching one did not have"),
+        ("syncs", ("sync_added", "sync_removed"), "to wait for the device"),
+    ):
+        before, after = (counts[name].a, counts[name].b) if name in counts else (None, None)
+        if before is not None and after is not None and (after - before) * bar.delta_ns > 0:
+            many, added = _calls(abs(after - before)), after > before
+            text = f"{many} {'more' if added else 'fewer'} per step {why} ({number(before, 0)} → {number(after, 0)})"
+            kind: Kind = kinds[0] if added else kinds[1]  # type: ignore[assignment]
+            page = "memory" if name == "allocations" else "overview"
+            return Cause(kind, f"{text}; {_amount(bar)}", bar.delta_ns, share, name, page)
     if operators is not None and operators.time == "host":
         row = _largest(operators, bar.delta_ns, "host")
         if row is not None:
@@ -220,13 +248,22 @@ def _of_host(bar: Bar, share: float, rows: Mapping[str, Rows | None], counts: Ma
 
 def _of_row(bar: Bar, share: float, found: Rows | None, kind: Kind, what: str, analysis: str) -> Cause:
     """Returns the row of a grouping that makes most of a bar, else the bar as a whole."""
-    shown = next((part for part in bar.parts if part.name not in ("others", "rest") and part.delta_ns * bar.delta_ns > 0), None)
-    if shown is None or found is None or abs(shown.delta_ns) < MAJORITY * abs(bar.delta_ns):
+    own = _own_rows(found, bar.name)
+    row = next((i for i in own if found is not None and int(found.delta_ns[i]) * bar.delta_ns > 0 and found.name[i] != OTHER), None)
+    if found is None or row is None or abs(int(found.delta_ns[row])) < MAJORITY * abs(bar.delta_ns):
         return Cause(kind, f"{what}, {_amount(bar)}", bar.delta_ns, share, what, analysis)
-    row = found.name.index(shown.name)
     how, detail = _how(found, row)
-    text = f"{what} `{shown.name}`: {detail}; {_amount(bar)}"
-    return Cause(how if kind in SAME_KERNEL else kind, text, bar.delta_ns, share, shown.name, analysis)
+    text = f"{what} `{found.name[row]}`: {detail}; {_amount(bar)}"
+    return Cause(how if kind in SAME_KERNEL else kind, text, bar.delta_ns, share, found.name[row], analysis)
+
+
+def _own_rows(found: Rows | None, part: str) -> list[int]:
+    """Returns the rows of kernels or copies that a part of the step consists of."""
+    if found is None:
+        return []
+    if found.by == "kernel":
+        return [i for i, of in enumerate(found.of) if (of == "communication") == (part == "communication_ns")]
+    return [i for i, name in enumerate(found.name) if (name == "Memset") == (part == "memset_ns")]
 
 
 def _largest(found: Rows, delta: int, time: str) -> int | None:

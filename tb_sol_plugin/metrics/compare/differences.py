@@ -13,10 +13,11 @@ import numpy as np
 from tb_sol_plugin.metrics.compare import change as C
 from tb_sol_plugin.metrics.compare.change import Change, Values, Verdict
 from tb_sol_plugin.metrics.compare.matching import Named, renamed
-from tb_sol_plugin.metrics.compare.samples import METRICS, OTHER, PARTS, Grouping, Samples, per_step
+from tb_sol_plugin.metrics.compare.samples import BETWEEN, LAUNCH, METRICS, OTHER, PARTS, Grouping, Samples, per_step
 from tb_sol_plugin.tables.arrays import Floats, Ints
 
 Match = Literal["same", "renamed", "only_a", "only_b"]
+Basis = Literal["exclusive", "device", "step"]
 DRAWS_OF_ROWS: Final = 500
 """Draws of the bootstrap of many rows at once."""
 DEVICE_SPEED: Final = 0.015
@@ -99,7 +100,8 @@ class Rows:
     time: "device" or "host", of what delta_ns is. low_ns, high_ns: 95 % interval of it, NaN where a side has fewer than five steps.
     calls_effect_ns + work_effect_ns + speed_effect_ns = delta_ns: what more or fewer calls of A's mean length take, what more or less work
     per call takes at A's speed (0 where work is not known), and the rest. was: what a renamed row is called in A. work_a, work_b: FLOP of
-    matrix products, bytes of others, NaN unknown.
+    matrix products, bytes of others, NaN unknown. drawn: draws x rows of delta_ns, the same steps for all rows of a draw; None where there are
+    too few steps. noise: of a row from run to run, half the width of the interval as part of its time.
     """
 
     by: str
@@ -124,9 +126,30 @@ class Rows:
     work_a: Floats
     work_b: Floats
     cut: tuple[int, int]
+    drawn: Values | None
+    noise: float
 
     def __len__(self) -> int:
         return len(self.name)
+
+    @property
+    def time_a(self) -> Floats:
+        """Time per step of A, of what delta_ns is."""
+        return self.device_a if self.time == "device" else self.host_a
+
+    @property
+    def time_b(self) -> Floats:
+        """Time per step of B, of what delta_ns is."""
+        return self.device_b if self.time == "device" else self.host_b
+
+    def interval(self, rows: Sequence[int]) -> tuple[float | None, float | None]:
+        """Returns the 95 % interval of the difference of several rows together; None where a side has too few steps."""
+        if self.drawn is None:
+            return None, None
+        at = list(rows)
+        size = max(float(self.time_a[at].sum()), float(self.time_b[at].sum()))
+        low, high = _bounds(self.drawn[:, at].sum(1, keepdims=True), self.delta_ns[at].sum(keepdims=True), np.array([self.noise * size]))
+        return float(low[0]), float(high[0])
 
 
 @dataclass(frozen=True)
@@ -149,7 +172,7 @@ def rows_of(a: Side, b: Side, by: str, *, floor: float = C.RUN_NOISE) -> Rows | 
         return None
     sides = a, b
     ours, theirs = (_names(side, by) for side in sides)
-    was = renamed({n: v for n, v in ours.items() if n not in theirs}, {n: v for n, v in theirs.items() if n not in ours}, by)
+    was = {} if by == LAUNCH else renamed({n: v for n, v in ours.items() if n not in theirs}, {n: v for n, v in theirs.items() if n not in ours}, by)
     gone = set(was.values())
     names = {n: v.of for n, v in {**ours, **theirs}.items() if n not in gone}
     place = {name: i for i, name in enumerate(names)}
@@ -164,7 +187,8 @@ def rows_of(a: Side, b: Side, by: str, *, floor: float = C.RUN_NOISE) -> Rows | 
     more = np.where(calls_a > 0, np.round((calls_b - calls_a) * each), np.where(calls_b > 0, delta, 0)).astype(np.int64)
     more = np.where(calls_b > 0, more, delta)
     grown = _work_effect(laid_a.work, laid_b.work, calls_a, calls_b, each)
-    low, high = _interval(time_a, laid_a.runs, time_b, laid_b.runs, delta, np.maximum(mean_a, mean_b), floor)
+    drawn, noise = _drawn(time_a, laid_a.runs, time_b, laid_b.runs), _noise(laid_a.runs, laid_b.runs, floor)
+    low, high = _bounds(drawn, delta, noise * np.maximum(mean_a, mean_b))
     match = [_match(x, y, name in was) for name, x, y in zip(names, calls_a.tolist(), calls_b.tolist(), strict=True)]
     step = float(np.concatenate([side.times(run) for side in sides for run in side.runs]).mean())
     verdict = _verdicts(delta, low, high, max(mean_a.sum(), mean_b.sum(), 1.0), step)
@@ -181,6 +205,7 @@ def rows_of(a: Side, b: Side, by: str, *, floor: float = C.RUN_NOISE) -> Rows | 
         laid_a.host.mean(1)[keep], laid_b.host.mean(1)[keep], laid_a.device.mean(1)[keep], laid_b.device.mean(1)[keep], delta[keep],
         low[keep], high[keep], [verdict[i] for i in keep.tolist()], more[keep], grown[keep], (delta - more - grown)[keep],
         [was.get(listed[i], "") for i in keep.tolist()], laid_a.work[keep], laid_b.work[keep], (cut[0], cut[1]),
+        None if drawn is None else drawn[:, keep], noise,
     )  # fmt: skip
 
 
@@ -241,18 +266,26 @@ def _means(values: Ints, runs: Sequence[int], random: np.random.Generator) -> Va
     return np.asarray(weights @ values.T.astype(np.float64) / values.shape[1], np.float64)
 
 
-def _interval(
-    a: Ints, runs_a: Sequence[int], b: Ints, runs_b: Sequence[int], delta: Ints, size: Floats, floor: float
-) -> tuple[Floats, Floats]:
-    """Returns the 95 % interval of each difference of means; NaN where a side has too few steps. size: ns that the noise is a part of."""
+def _drawn(a: Ints, runs_a: Sequence[int], b: Ints, runs_b: Sequence[int]) -> Values | None:
+    """Returns draws x rows of the differences of means; None where a side has too few steps."""
     if min(a.shape[1], b.shape[1]) < C.LEAST_STEPS:
-        nan = np.full(len(a), np.nan)
-        return nan, nan.copy()
+        return None
     random = np.random.default_rng(C.SEED)
-    drawn = _means(b, runs_b, random) - _means(a, runs_a, random)
+    return _means(b, runs_b, random) - _means(a, runs_a, random)
+
+
+def _noise(runs_a: Sequence[int], runs_b: Sequence[int], floor: float) -> float:
+    """Returns half the width of the interval that the noise from run to run makes, as part of a time."""
+    return C.NORMAL * floor * float(np.sqrt(1 / len(runs_a) + 1 / len(runs_b)))
+
+
+def _bounds(drawn: Values | None, delta: Ints, width: Floats) -> tuple[Floats, Floats]:
+    """Returns the 95 % interval of each difference; NaN without draws. width: half of what the noise from run to run adds, ns."""
+    if drawn is None:
+        nan = np.full(len(delta), np.nan)
+        return nan, nan.copy()
     tail = (100 - C.CONFIDENCE) / 2
     low, high = np.percentile(drawn, [tail, 100 - tail], axis=0)
-    width = C.NORMAL * floor * float(np.sqrt(1 / len(runs_a) + 1 / len(runs_b))) * size
     half = np.hypot((high - low) / 2, width)
     return delta - half, delta + half
 
@@ -292,11 +325,14 @@ class Bar:
 
 @dataclass(frozen=True)
 class Waterfall:
-    """From A's mean step to B's, ns. bars add up to b_ns - a_ns exactly."""
+    """From A's mean step to B's, ns. bars add up to b_ns - a_ns exactly. basis: what they are parts of: exclusive parts of the step, the
+    device's time and the rest, or the step as a whole.
+    """
 
     a_ns: int
     b_ns: int
     bars: tuple[Bar, ...]
+    basis: Basis = "exclusive"
 
 
 SLOW: Final = "slow_steps"
@@ -308,14 +344,20 @@ REST: Final = {
 }
 """Below a bar: what its rows do not add up to."""
 STEP: Final = "step"
-BELOW: Final = {"kernel_ns": "kernel", "communication_ns": "kernel", "memcpy_ns": "copy", "cpu_exec_ns": "operator"}
-"""The grouping whose rows stand below a bar."""
+BUSY: Final = ("device_busy", "idle")
+"""Bars where the exclusive parts are not known: the device's time, and the rest of the step."""
+BELOW: Final = {"kernel_ns": LAUNCH, "communication_ns": LAUNCH, "memcpy_ns": "copy", "cpu_exec_ns": "operator"}
+"""The grouping whose rows stand below a bar: kernels by module and operator where these were recorded."""
+OTHERS: Final = "others"
+RESIDUE: Final = "rest"
+LEAST_BAR: Final = 0.002
+"""Of the step; rows below it stand together."""
 
 
 def waterfall_of(a: Side, b: Side, rows: Mapping[str, Rows | None], *, floor: float = C.RUN_NOISE) -> Waterfall:
     """Returns the difference of the mean step, first what slow and fast steps make of it, then by exclusive parts of the kept steps.
 
-    rows: of groupings `kernel`, `copy` and `operator`, for what stands below a bar.
+    rows: of groupings `launch`, `copy` and `operator`, for what stands below a bar.
     """
     sides = a, b
     every = [np.concatenate([side.times(run) for run in side.runs]) for side in sides]
@@ -323,9 +365,10 @@ def waterfall_of(a: Side, b: Side, rows: Mapping[str, Rows | None], *, floor: fl
     mean = [round(float(v.mean())) for v in every]
     steady = [round(float(v[k].mean())) for v, k in zip(every, kept, strict=True)]
     slow = (mean[1] - steady[1]) - (mean[0] - steady[0])
-    bars = [Bar(SLOW, slow, because="steps more than three robust standard deviations from the median")] if slow else []
+    why = "steps more than three robust standard deviations from the median"
+    bars = [Bar(SLOW, slow, *_of_slow(every, kept, slow), because=why)] if slow else []
     if any(set(run.parts) != set(PARTS) for side in sides for run in side.runs):
-        return Waterfall(mean[0], mean[1], (*bars, Bar(STEP, steady[1] - steady[0])))
+        return Waterfall(mean[0], mean[1], (*bars, *_busy_and_idle(a, b, steady)), "device" if _has_busy(a, b) else "step")
     matrices = [
         np.concatenate([np.array([run.parts[p] for p in PARTS])[:, k] for run, k in zip(side.runs, side.kept, strict=True)], axis=1)
         for side in sides
@@ -333,14 +376,44 @@ def waterfall_of(a: Side, b: Side, rows: Mapping[str, Rows | None], *, floor: fl
     runs = [[int(k.sum()) for k in side.kept] for side in sides]
     means = [rounded(m.mean(1), total) for m, total in zip(matrices, steady, strict=True)]
     delta = means[1] - means[0]
-    size = np.full(len(PARTS), 0.0) + np.maximum(means[0], means[1])
-    low, high = _interval(matrices[0], runs[0], matrices[1], runs[1], delta, size, floor)
+    drawn, noise = _drawn(matrices[0], runs[0], matrices[1], runs[1]), _noise(runs[0], runs[1], floor)
+    size = np.maximum(means[0], means[1]).astype(np.float64)
+    low, high = _bounds(drawn, delta, noise * size)
     for i, part in enumerate(PARTS):
         if means[0][i] or means[1][i]:
             known = bool(np.isfinite(low[i]))
-            parts = _below(part, int(delta[i]), rows)
-            bars.append(Bar(part, int(delta[i]), float(low[i]) if known else None, float(high[i]) if known else None, parts=parts))
+            ends = (float(low[i]) if known else None, float(high[i]) if known else None)
+            whole = _Whole(int(delta[i]), None if drawn is None else drawn[:, i], noise * float(size[i]), LEAST_BAR * max(steady))
+            bars.append(Bar(part, int(delta[i]), ends[0], ends[1], parts=_below(part, whole, rows)))
     return Waterfall(mean[0], mean[1], tuple(bars))
+
+
+def _of_slow(every: Sequence[Values], kept: Sequence[np.ndarray], slow: int) -> tuple[float | None, float | None]:
+    """Returns the interval of what slow and fast steps make of the difference; None where a side has too few steps."""
+    if min(map(len, every)) < C.LEAST_STEPS:
+        return None, None
+    random = np.random.default_rng(C.SEED)
+    drawn = []
+    for values, flags in zip(every, kept, strict=True):
+        steps = C.drawn_steps(len(values), DRAWS_OF_ROWS, random)
+        inside = flags[steps]
+        steady = np.where(inside, values[steps], 0.0).sum(1) / np.maximum(inside.sum(1), 1)
+        drawn.append(np.where(inside.any(1), values[steps].mean(1) - steady, 0.0))
+    low, high = _bounds((drawn[1] - drawn[0])[:, None], np.array([slow]), np.zeros(1))
+    return float(low[0]), float(high[0])
+
+
+def _has_busy(a: Side, b: Side) -> bool:
+    return all(side.values(BUSY[0]) is not None for side in (a, b))
+
+
+def _busy_and_idle(a: Side, b: Side, steady: Sequence[int]) -> list[Bar]:
+    """Returns the difference of the kept steps by the device's time and the rest, as one bar where that is not known. steady: their means."""
+    total = steady[1] - steady[0]
+    if not _has_busy(a, b):
+        return [Bar(STEP, total)]
+    busy = [round(float(np.concatenate(side.values(BUSY[0], kept=True) or []).mean())) for side in (a, b)]
+    return [Bar(BUSY[0], busy[1] - busy[0]), Bar(BUSY[1], total - (busy[1] - busy[0]))]
 
 
 def rounded(values: Floats, total: int) -> Ints:
@@ -353,28 +426,63 @@ def rounded(values: Floats, total: int) -> Ints:
     return down
 
 
-def _below(part: str, delta: int, rows: Mapping[str, Rows | None]) -> tuple[Bar, ...]:
+@dataclass(frozen=True)
+class _Whole:
+    """A bar that rows are set below. drawn: its difference in each draw. width: what the noise from run to run adds. least: ns of a bar."""
+
+    delta: int
+    drawn: Values | None
+    width: float
+    least: float
+
+
+def _below(part: str, whole: _Whole, rows: Mapping[str, Rows | None]) -> tuple[Bar, ...]:
     """Returns the rows that a bar is made of, those that changed most, the others together, and what they do not add up to."""
-    by = BELOW.get(part, "")
-    found = rows.get(by)
+    found = rows.get(BELOW.get(part, ""))
     if found is None or (part == "cpu_exec_ns" and found.time != "host"):
         return ()
     use = np.ones(len(found), np.bool_)
-    if by == "kernel":
+    if found.by == LAUNCH:
         use = np.array([of == "communication" for of in found.of], np.bool_) == (part == "communication_ns")
     if part == "memcpy_ns":
         use = np.array([name != "Memset" for name in found.name], np.bool_)
-    own = np.flatnonzero(use & (found.delta_ns != 0))
-    named = [i for i in own.tolist() if found.name[i] != OTHER][:BARS]
-    others = int(found.delta_ns[own].sum() - found.delta_ns[named].sum())
-    bars = [Bar(found.name[i], int(found.delta_ns[i]), *_known(found, i)) for i in named]
-    bars += [Bar("others", others)] if others else []
-    rest = delta - sum(bar.delta_ns for bar in bars)
-    return (*bars, Bar("rest", rest, because=REST[part])) if rest else tuple(bars)
+    own = np.flatnonzero(use & (found.delta_ns != 0)).tolist()
+    paths = [tuple(filter(None, name.split(BETWEEN))) if found.by == LAUNCH else (name,) for name in found.name]
+    bars = _levels(found, own, paths, 0, whole.least)
+    rest = whole.delta - int(found.delta_ns[own].sum())
+    low, high = _of_rest(found, own, whole, rest)
+    return (*bars, Bar(RESIDUE, rest, low, high, because=REST[part])) if rest else bars
 
 
-def _known(found: Rows, i: int) -> tuple[float | None, float | None]:
-    return (float(found.low_ns[i]), float(found.high_ns[i])) if np.isfinite(found.low_ns[i]) else (None, None)
+def _levels(found: Rows, own: Sequence[int], paths: Sequence[tuple[str, ...]], depth: int, least: float) -> tuple[Bar, ...]:
+    """Returns bars of rows by the parts of their paths from a depth on: they add up, and what is below each adds up to it."""
+    groups: dict[str, list[int]] = {}
+    for row in own:
+        name = paths[row][depth] if depth < len(paths[row]) else OTHER
+        groups.setdefault(OTHERS if name == OTHER else name, []).append(row)
+    size = {name: int(found.delta_ns[at].sum()) for name, at in groups.items()}
+    order = sorted((n for n in groups if n != OTHERS), key=lambda n: -abs(size[n]))
+    shown = [n for n in order[:BARS] if abs(size[n]) >= least or (not depth and n == order[0])]
+    bars = []
+    for n in shown:
+        deeper = any(len(paths[row]) > depth + 1 for row in groups[n])
+        low, high = found.interval(groups[n])
+        bars.append(Bar(n, size[n], low, high, parts=_levels(found, groups[n], paths, depth + 1, least) if deeper else ()))
+    others = [row for n, at in groups.items() if n not in shown for row in at]
+    left = int(found.delta_ns[others].sum()) if others else 0
+    if left:
+        low, high = found.interval(others)
+        bars.append(Bar(OTHERS, left, low, high))
+    return tuple(bars)
+
+
+def _of_rest(found: Rows, own: Sequence[int], whole: _Whole, rest: int) -> tuple[float | None, float | None]:
+    """Returns the interval of what rows do not add up to: of the same draws of steps; None where they are of other steps."""
+    if whole.drawn is None or found.drawn is None:
+        return None, None
+    drawn = (whole.drawn - found.drawn[:, list(own)].sum(1))[:, None]
+    low, high = _bounds(drawn, np.array([rest]), np.array([whole.width]))
+    return float(low[0]), float(high[0])
 
 
 def common_factor(kernels: Rows | None) -> float | None:

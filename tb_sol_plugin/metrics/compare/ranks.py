@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from tb_sol_plugin.metrics.compare.samples import Grouping, Samples, per_step
+from tb_sol_plugin.metrics.compare.samples import Grouping, Samples, pack, per_step
 from tb_sol_plugin.tables.arrays import Ints
 
 OVER_RANKS = ("peak_memory",)
@@ -76,6 +76,6 @@ def _joined(found: Sequence[Grouping], steps: Sequence[int], choice: Ints, colum
             mine = np.flatnonzero(choice == r)
             rows = np.array([place[n] for n in grouping.names], np.int64)
             wide[np.ix_(rows, mine)] = per_step(grouping, name, steps[r])[:, column[mine]]
-        packed.append(np.ascontiguousarray(wide, "<i8").tobytes())
+        packed.append(pack(wide))
     cut = max(g.cut for g in found)
     return Grouping(tuple(names), tuple(names.values()), packed[0], packed[1], packed[2], cut, packed[3] if found[0].work else b"")

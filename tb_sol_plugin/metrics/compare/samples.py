@@ -6,6 +6,8 @@ remain: profilers and caches warm up in it. A recording without steps is one sam
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -68,16 +70,23 @@ METRICS: Final[Mapping[str, Metric]] = {
     "dataloader": Metric("DataLoader", "ns", "loading of the next batch that nothing else hides"),
     "launches": Metric("Device events", "count", "kernels, copies and sets launched in a step", exact=True),
     "syncs": Metric("Blocking calls", "count", "calls that return when the device has done its work", exact=True),
+    "allocations": Metric("Allocator calls", "count", "calls that take memory from the driver or give it back, as cudaMalloc", exact=True),
     "copied_bytes": Metric("Copied", "B", "bytes moved by the copies that a step launched, where recorded", exact=True),
     "peak_memory": Metric("Memory peak", "B", "most memory in use at the device during a step, where recorded", exact=True),
 }
 PARTS: Final = P.CATEGORIES
 """Exclusive parts of a step, which add up to it."""
+ALLOCATING: Final = re.compile(r"^(cuda|hip|musa)(Malloc|Free|MemCreate|MemMap|MemUnmap|MemRelease)|^cuMem(Alloc|Free|Create|Map|Unmap|Release)")
+"""Calls of the driver's allocator: a caching allocator makes none of them once it has what a step takes."""
 GROUPINGS: Final = ("operator", "kernel", "kind", "module", "phase", "copy")
+LAUNCH: Final = "launch"
+"""Kernels by the module and operator that launched them: not shown by itself, it says what kernel time consists of."""
+BETWEEN: Final = "\x1f"
+"""Between the module, operator and kernel in the name of a launch; a level that was not recorded is empty."""
 
 
 class Grouping(msgspec.Struct, frozen=True):
-    """Times of named rows per step: int64 little-endian, rows x steps.
+    """Times of named rows per step: int64 little-endian, rows x steps, compressed.
 
     names, of: a row per name; of: what it belongs to (the kind of a kernel, "" none). calls, host, device: counts, ns on the host without
     what is inside, ns on the device (plain sums). work: of operators, FLOP of matrix products and bytes of others that the cost models
@@ -213,6 +222,8 @@ def _values(
         if len(capture.host):
             waits = at.named(capture, S.CALL, lambda name: P.WAITING.search(name) is not None)
             out["syncs"] = at.sum_by(step_of_host[waits], np.ones(len(waits), np.int64), count)
+            allocating = at.named(capture, S.CALL, lambda name: ALLOCATING.match(name) is not None)
+            out["allocations"] = at.sum_by(step_of_host[allocating], np.ones(len(allocating), np.int64), count)
     return {name: tuple(int(v) for v in values) for name, values in out.items()}
 
 
@@ -235,7 +246,7 @@ class Owners:
     """To which name each row belongs.
 
     count: names. name, belongs: text of a name, and what it belongs to ("" nothing). device, host: name per device and host row, -1 none;
-    host None: rows of the host do not count. own_ns: ns per host row. work: per host row, -1 unknown.
+    host None: rows of the host do not count. own_ns: ns per host row. work: per host row, -1 unknown. most: characters of a name.
     """
 
     count: int
@@ -245,6 +256,7 @@ class Owners:
     own_ns: Ints | None = None
     work: Ints | None = None
     belongs: Callable[[int], str] = lambda _: ""
+    most: int = NAME
 
 
 def _groupings(capture: Capture, of_device: Ints, of_host: Ints, steps: int) -> dict[str, Grouping]:
@@ -254,7 +266,9 @@ def _groupings(capture: Capture, of_device: Ints, of_host: Ints, steps: int) -> 
         owners |= _by_name(capture)
     if len(capture.host):
         owners |= {"operator": _operators(capture), "module": _modules(capture), "phase": _phases(capture)}
-    found = {name: _grouped(capture, owners[name], of_device, of_host, steps) for name in GROUPINGS if name in owners}
+    if len(capture.device):
+        owners[LAUNCH] = _launches(owners)
+    found = {name: _grouped(capture, owners[name], of_device, of_host, steps) for name in (*GROUPINGS, LAUNCH) if name in owners}
     return {name: rows for name, rows in found.items() if rows is not None}
 
 
@@ -274,6 +288,38 @@ def _by_name(capture: Capture) -> dict[str, Owners]:
         "copy": Owners(
             len(directions.categories), lambda i: str(directions.categories[i]), np.where(copies, directions.codes.astype(np.int64), -1)),
     }  # fmt: skip
+
+
+def _launches(owners: Mapping[str, Owners]) -> Owners:
+    """Returns kernels by the module and the operator that launched them, where these were recorded."""
+    levels = [owners.get(name) for name in ("module", "operator")]
+    kernel = owners["kernel"]
+    rows = np.flatnonzero(kernel.device >= 0)
+    code = kernel.device[rows].astype(np.int64)
+    sizes = [kernel.count]
+    for level in reversed(levels):
+        if level is not None:
+            code = code + (level.device[rows] + 1) * np.int64(np.prod(sizes))
+            sizes.append(level.count + 1)
+    known, place = np.unique(code, return_inverse=True)
+    device = np.full(len(kernel.device), -1, np.int64)
+    device[rows] = place
+
+    def part(i: int) -> list[int]:
+        left, out = int(known[i]), []
+        for size in sizes:
+            left, one = divmod(left, size)
+            out.append(one)
+        return out
+
+    def name(i: int) -> str:
+        kernel_of, *others = part(i)
+        texts = [kernel.name(kernel_of)[:NAME]]
+        for level, one in zip([found for found in reversed(levels) if found is not None], others, strict=True):
+            texts.append(level.name(one - 1)[:NAME] if one else "")
+        return BETWEEN.join(reversed(texts + [""] * (3 - len(texts))))
+
+    return Owners(len(known), name, device, belongs=lambda i: kernel.belongs(part(i)[0]), most=3 * NAME + 2)
 
 
 def _operators(capture: Capture) -> Owners:
@@ -375,19 +421,35 @@ def _grouped(capture: Capture, of: Owners, of_device: Ints, of_host: Ints, steps
         calls = np.where(called.sum(1, keepdims=True) > 0, called, launched)  # a name without a call of its own counts what it launched
     else:
         host, calls = np.zeros_like(device), launched
-    names = [of.name(i)[:NAME] for i in keep.tolist()] + [OTHER] * bool(len(rest))
+    names = [of.name(i)[: of.most] for i in keep.tolist()] + [OTHER] * bool(len(rest))
     belongs = [of.belongs(i)[:NAME] for i in keep.tolist()] + [""] * bool(len(rest))
-    packed = [np.ascontiguousarray(v, "<i8").tobytes() for v in (calls, host, device)]
+    packed = [pack(v) for v in (calls, host, device)]
     work = b""
     if of.work is not None:
         known = summed(at_host, of_host, np.where(work_of >= 0, 0, 1))[0] == 0
         amount = np.where(known, summed(at_host, of_host, np.maximum(work_of, 0))[0], -1)
-        work = np.ascontiguousarray(amount, "<i8").tobytes()
+        work = pack(amount)
     return Grouping(tuple(names), tuple(belongs), packed[0], packed[1], packed[2], len(rest), work)
 
 
+def pack(values: Ints) -> bytes:
+    """Returns whole numbers of rows x steps as a grouping holds them."""
+    return zlib.compress(np.ascontiguousarray(values, "<i8").tobytes(), 1)
+
+
 def per_step(found: Grouping, column: str, steps: int) -> Ints:
-    """Returns one of calls, host, device, work of a grouping: rows x steps; -1 where work is not known at all."""
-    if not getattr(found, column) and column == "work":
+    """Returns one of calls, host, device, work of a grouping: rows x steps; -1 where work is not known at all.
+
+    ValueError where a stored one does not hold so many numbers.
+    """
+    packed: bytes = getattr(found, column)
+    if not packed and column == "work":
         return np.full((len(found.names), steps), -1, np.int64)
-    return np.frombuffer(getattr(found, column), "<i8").reshape(len(found.names), steps).astype(np.int64)
+    size = 8 * len(found.names) * steps
+    try:
+        plain = zlib.decompressobj().decompress(packed, size + 1)
+    except zlib.error as error:
+        raise ValueError(f"damaged rows: {error}") from None
+    if len(plain) != size:
+        raise ValueError("rows of different lengths")
+    return np.frombuffer(plain, "<i8").reshape(len(found.names), steps).astype(np.int64)

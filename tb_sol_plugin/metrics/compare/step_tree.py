@@ -52,7 +52,7 @@ def step_tree(capture: Capture, number: int, on_device: Mask, on_host: Mask) -> 
     call = at.launches(capture)
     rows, moments = call.call[launched].astype(np.int32), call.time[launched]
     if len(launched):
-        use &= _around(use, h, tree.nearest(use, h.parent, h.stop, rows, moments, h.end))
+        use &= _around(use, h, tree.nearest(use, h.parent, h.stop, rows, moments, h.end).astype(np.int64))
     nodes, above, cut = _kept(use, h)
     if not len(nodes):
         return None
@@ -66,7 +66,7 @@ def step_tree(capture: Capture, number: int, on_device: Mask, on_host: Mask) -> 
     holder = tree.nearest(mask, h.parent, h.stop, operators.astype(np.int32), h.start[operators], h.end)
     host = at.sum_by(place[holder], own[operators], len(nodes) + 1)
     parent = np.concatenate([[-1], place[above]])
-    texts = _names(capture, nodes, h.kind[nodes], parent[1:])
+    texts = _names(capture, nodes, h.kind[nodes].astype(np.int64), parent[1:])
     known: dict[str, int] = {f"step {number}": 0}
     name = [0, *(known.setdefault(text, len(known)) for text in texts)]
     kind = np.concatenate([[S.ANNOTATION], h.kind[nodes]])

@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_sol_plugin.metrics.compare.causes import Cause, causes_of, hidden_changes
+from tb_sol_plugin.metrics.compare.causes import compared as compare_all
 from tb_sol_plugin.metrics.compare.differences import Bar, Rows, Side, Waterfall, metrics_of, rounded, rows_of, waterfall_of
+from tb_sol_plugin.metrics.compare.findings import findings_of
 from tb_sol_plugin.metrics.compare.matching import Named, renamed
-from tb_sol_plugin.metrics.compare.samples import GROUPINGS, MOST_ROWS, OTHER, Grouping, Samples, per_step, samples_of
+from tb_sol_plugin.metrics.compare.samples import GROUPINGS, LAUNCH, MOST_ROWS, OTHER, Grouping, Samples, per_step, samples_of
 from tb_sol_plugin.model.query import Query
 from tests.support.compared import Job, recording
 
@@ -34,7 +36,7 @@ BASE = Side("A", [samples(0)])
 
 
 def compared(a: Side, b: Side) -> tuple[Waterfall, dict[str, Rows | None], list[Cause]]:
-    rows = {by: rows_of(a, b, by) for by in GROUPINGS}
+    rows = {by: rows_of(a, b, by) for by in (*GROUPINGS, LAUNCH)}
     falls = waterfall_of(a, b, rows)
     return falls, rows, causes_of(falls, rows, metrics_of(a, b))
 
@@ -53,6 +55,7 @@ PLANTED = {
     "one more launch per layer": ({"more": {"aten::add": 1}}, "more_calls", "aten::add", 6 * 40_000),
     "a new operator": ({"more": {"aten::_softmax": 2}}, "more_calls", "aten::_softmax", 12 * 120_000),
     "a call that waits": ({"syncs": 1}, "sync_added", "syncs", 300_000),
+    "memory from the driver": ({"mallocs": 2}, "memory_pressure", "allocations", 400_000),
     "slow input": ({"loading_us": 800}, "dataloader", "DataLoader", 600_000),
     "more copies": ({"copies": 12}, "copy", "HtoD", 10 * 30_000),
 }  # fmt: skip
@@ -70,6 +73,60 @@ def test_a_planted_change_is_named_first(name: str) -> None:
     # AND what is swapped is swapped in sign
     back, _, causes = compared(planted(**changes), BASE)  # type: ignore[arg-type]
     assert [b.delta_ns for b in back.bars] == [-b.delta_ns for b in falls.bars] and causes[0].delta_ns < 0
+
+
+def test_overlap_that_was_lost() -> None:
+    # GIVEN an all-reduce that ran behind the layers, and one as long that runs after them THEN the schedule is named, not the communication
+    a, b = Side("A", [samples(0, reduce_us=900)]), planted(1, reduce_us=900, reduce_behind=False)
+    both = compare_all(a, b)
+    assert (both.causes[0].kind, both.causes[0].name) == ("schedule", "communication") and "less of it behind other work" in both.causes[0].sentence
+    assert both.causes[0].delta_ns == pytest.approx(910_000, rel=0.1)
+    rules = [f.rule for f in findings_of(both, ("A", "B"), ({}, {}))]
+    assert rules[:2] in (["regression", "overlap-lost"], ["overlap-lost", "regression"])
+    # AND one that takes longer is communication
+    longer = compare_all(Side("A", [samples(0, reduce_us=900, reduce_behind=False)]), planted(1, reduce_us=1_500, reduce_behind=False))
+    assert longer.causes[0].kind == "communication"
+
+
+def test_findings_of_a_comparison() -> None:
+    def rules(b: Side, a: Side = BASE, settings: tuple[dict[str, str], dict[str, str]] = ({}, {})) -> dict[str, str]:
+        return {f.rule: f"{f.title}: {f.evidence}" for f in findings_of(compare_all(a, b), ("A", "B"), settings)}
+
+    # GIVEN each change THEN its finding, and none of equal ones; a faster step is an improvement
+    assert not rules(BASE)
+    waits = rules(planted(syncs=1))
+    assert set(waits) == {"regression", "sync-added"} and "1 call more per step to wait" in waits["regression"]
+    assert set(rules(BASE, planted(syncs=1))) == {"improvement"}
+    # another kernel, which is told by what its name keeps between releases
+    old, new = ({"aten::mm": f"sm{arch}_xmma_gemm_f32f32_tn_n_tilesize128x128x8"} for arch in (80, 90))
+    swapped = rules(planted(kernels=new, scale={"aten::mm": 1.2}), planted(0, kernels=old))
+    assert "in the place of sm80_xmma_gemm" in swapped["kernel-substituted"]
+    clock = rules(planted(by_layer=True, clock=1.06), Side("A", [samples(0, by_layer=True)]))
+    assert set(clock) == {"regression", "device-speed"} and "not the code" in clock["device-speed"]
+    # as much kernel time in twice the launches
+    calls = rules(planted(more={"aten::add": 1, "aten::gelu": 1}, scale={"aten::add": 0.5, "aten::gelu": 0.5}))
+    assert "32 → 44 device events per step" in calls["calls-grew"]
+    # faster kernels that slower loading cancels
+    hidden = rules(planted(1, loading_us=361, noise=0.001), planted(0, scale={"aten::gelu": 2.0}, loading_us=1, noise=0.001))
+    assert set(hidden) == {"hidden-win"}
+    differ = rules(BASE, settings=({"with_stack": "yes"}, {"with_stack": "no"}))
+    assert differ == {"not-comparable": "The two were recorded with different settings of the profiler: with_stack yes and no"}
+
+
+def test_bars_of_kernels_go_down_to_the_operator_and_have_intervals() -> None:
+    # GIVEN a slower kernel of one operator THEN its bar stands below the kernels, the kernel below it, each with an interval around it
+    falls, rows, _ = compared(BASE, planted(scale={"aten::gelu": 2.0}))
+    bar = next(b for b in falls.bars if b.name == "kernel_ns")
+    gelu = bar.parts[0]
+    assert gelu.name == "aten::gelu" and [p.name for p in gelu.parts] == ["gelu_kernel"] and gelu.parts[0].delta_ns == gelu.delta_ns
+    assert gelu.low_ns is not None and gelu.low_ns < 360_000 < gelu.high_ns  # type: ignore[operator]
+    # AND the interval of a sum is that of the sums of each draw: of parts that go up and down together it is about the sum of their widths
+    found = rows["launch"]
+    assert found is not None
+    whole, each = found.interval(range(len(found))), [found.interval([i]) for i in range(len(found))]
+    assert whole[0] is not None and whole[0] < found.delta_ns.sum() < whole[1]  # type: ignore[operator]
+    assert whole[1] - whole[0] == pytest.approx(sum(h - l for l, h in each), rel=0.25)  # type: ignore[operator, misc]
+    assert all(b.low_ns is not None for b in bar.parts) and [b.low_ns for b in falls.bars].count(None) == 0
 
 
 def test_another_clock_is_no_fault_of_the_code() -> None:
@@ -217,13 +274,14 @@ def test_samples_are_small_and_hold_everything() -> None:
     # GIVEN a recording of 12 steps THEN the first is left out, and rows of every grouping add up to the device's time
     found = BASE.runs[0]
     assert found.warm == 1 and found.steps == tuple(range(2, 13)) and found.incomplete == 0
-    assert set(found.groupings) == {"operator", "kernel", "kind", "phase", "copy"}
+    assert set(found.groupings) == {"operator", "kernel", "kind", "phase", "copy", "launch"}
     device = {by: per_step(g, "device", 11).sum(0) for by, g in found.groupings.items()}
     assert (device["operator"] == device["kernel"] + device["copy"]).all() and (device["kind"] == device["kernel"]).all()
+    assert (device["launch"] == device["kernel"]).all()
     assert len(msgspec.msgpack.encode(found)) < 40_000
     assert set(found.values) == {
         "step_time", "device_busy", "kernel_time", "exposed_communication", "exposed_memcpy", "idle", "host_time", "dataloader", "launches",
-        "syncs", "copied_bytes",
+        "syncs", "allocations", "copied_bytes",
     }  # fmt: skip
     assert set(found.values["launches"]) == {32} and set(found.values["copied_bytes"]) == {2 << 20}
 

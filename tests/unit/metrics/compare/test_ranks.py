@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from tb_sol_plugin.metrics.compare.ranks import slowest
-from tb_sol_plugin.metrics.compare.samples import Grouping, Samples, per_step
+from tb_sol_plugin.metrics.compare.samples import Grouping, Samples, pack, per_step
 
 
 def rank(times: dict[int, int], names: tuple[str, ...], peak: int, rows: tuple[int, ...] | None = None) -> Samples:
@@ -15,7 +15,7 @@ def rank(times: dict[int, int], names: tuple[str, ...], peak: int, rows: tuple[i
     step = np.array(list(times.values()), np.int64)
     device = np.array([(i + 1) * step[list(places)] for i in range(len(names))], "<i8")
     ones = np.ones_like(device)
-    grouping = Grouping(names, ("",) * len(names), ones.tobytes(), (0 * ones).tobytes(), device.tobytes())
+    grouping = Grouping(names, ("",) * len(names), pack(ones), pack(0 * ones), pack(device))
     values = {"step_time": tuple(times.values()), "peak_memory": (peak,) * len(times)}
     return Samples("kineto", tuple(times), values, {"kernel_ns": tuple(times.values())}, places, {"kernel": grouping}, 0, None, {})
 
