@@ -172,7 +172,7 @@ def _side(paths: str, what: str, options: argparse.Namespace, which: Which) -> S
 
 
 def _samples(path: str, what: str, options: argparse.Namespace, which: Which) -> tuple[Samples, str]:
-    """Returns the samples of a run, of several workers those of the slowest one of each step, and what to call it. what: base, candidate."""
+    """Returns the samples of a run, of several workers those of the slowest one of each step, and its name. what: base, candidate."""
     try:
         run, shown = which(argparse.Namespace(
             path=path, run=options.run, worker=options.worker, span="", no_cache=options.no_cache, device="", capture=""))  # fmt: skip

@@ -20025,7 +20025,7 @@ function Loading({ progress, since }) {
 	const rate = p.bytes && seconds > .3 ? p.bytes / seconds : 0;
 	const left = rate && p.total && p.bytes && p.bytes < p.total ? (p.total - p.bytes) / rate : null;
 	const share = p.total ? Math.min(1, (p.bytes ?? 0) / p.total) : 0;
-	const files = (c?.run.workers ?? []).flatMap((w) => w.spans.map((s) => ({
+	const files = p.of ? [] : (c?.run.workers ?? []).flatMap((w) => w.spans.map((s) => ({
 		w,
 		s
 	}))).filter(({ s, w }) => w === c?.worker && s === c.span || s.state === "loading" || s.state === "queued" || s.state === "error").slice(0, 12);
@@ -20046,7 +20046,7 @@ function Loading({ progress, since }) {
 				/* @__PURE__ */ a("div", {
 					class: "loading-head",
 					children: [
-						/* @__PURE__ */ a("h1", { children: ["Reading ", c ? c.run.name : "the recording"] }),
+						/* @__PURE__ */ a("h1", { children: ["Reading ", p.of ? `the baseline ${p.of}` : c ? c.run.name : "the recording"] }),
 						/* @__PURE__ */ a("span", {
 							class: "quiet",
 							children: [

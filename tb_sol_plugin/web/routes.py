@@ -30,10 +30,10 @@ from tb_sol_plugin.web import http, tables, wire
 from tb_sol_plugin.web.answers import KeptAnswers, key_on_disk
 from tb_sol_plugin.web.bounds import bounded
 from tb_sol_plugin.web.context import (
+    BASE,
     TILE_BYTES,
     Context,
     Gathering,
-    BASE,
     capture_asked,
     context,
     file_name,

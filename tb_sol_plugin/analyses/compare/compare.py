@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from typing import Literal
 
 from tb_sol_plugin.analyses.compare import compare_tables as T
-from tb_sol_plugin.analyses.compare import compare_tree as TT
+from tb_sol_plugin.analyses.compare import compare_tree_tables as TT
 from tb_sol_plugin.metrics.compare.alignment import Trees
 from tb_sol_plugin.metrics.compare.causes import Cause, compared
 from tb_sol_plugin.metrics.compare.differences import MetricChange, Rows, Side
-from tb_sol_plugin.metrics.compare.samples import GROUPINGS, Samples, samples_of
 from tb_sol_plugin.metrics.compare.findings import PROFILER, findings_of
+from tb_sol_plugin.metrics.compare.samples import GROUPINGS, Samples, samples_of
 from tb_sol_plugin.metrics.report.settings import SETTINGS, settings_table
 from tb_sol_plugin.model.query import PairQuery
 from tb_sol_plugin.model.recordings import Compared
@@ -29,7 +29,7 @@ By = Literal["auto", "operator", "kernel", "kind", "module", "phase", "copy", "t
 
 
 class CompareQuery(PairQuery, kw_only=True, frozen=True):
-    """by: what the rows of the table are; auto takes operators, or what both recordings have; tree shows the aligned steps whatever they share"""
+    """by: what the rows of the table are; auto takes operators, or what both have; tree shows the aligned steps whatever they share"""
 
     by: By = "auto"
 
@@ -69,21 +69,20 @@ def run(here: Compared[Samples], there: Compared[Samples], query: CompareQuery) 
     if trees is not None and offered:
         sections.append(TT.tree_table((a.name, b.name), trees.found, device=trees.device, steps=trees.steps))
     sections.append(settings)
-    return Report(
-        analysis="compare", title="Compare", headline=_headline(a, b, step, causes), notices=[*_notices(a, b, found, query.by, step), *_of_trees(trees, query.by, offered, (a.name, b.name))],
-        sections=sections,
-    )  # fmt: skip
+    notices = [*_notices(a, b, found, query.by, step), *_of_trees(trees, query.by, offered, (a.name, b.name))]
+    return Report(analysis="compare", title="Compare", headline=_headline(a, b, step, causes), notices=notices, sections=sections)
 
 
 def _of_trees(trees: Trees | None, by: str, offered: bool, names: tuple[str, str]) -> list[Notice]:
     """Says why the aligned steps are not shown."""
     if trees is None:
-        return [Notice("No aligned steps: no operators were recorded in one of the two; kernels are compared by name.")] if by == "tree" else []
+        none = "No aligned steps: no operators were recorded in one of the two; kernels are compared by name."
+        return [Notice(none)] if by == "tree" else []
     if offered:
         return []
-    shares = " and ".join(f"{number(100 * share, 0)} % of {n}" for n, share in zip(names, trees.found.shares, strict=True) if share is not None)
-    text = f"The two run mostly different operators (matched by place: {shares} of the time), so that their steps are not shown aligned"
-    return [Notice(f"{text}; `by=tree` shows them.", "info")]
+    known = [f"{number(100 * s, 0)} % of {n}" for n, s in zip(names, trees.found.shares, strict=True) if s is not None]
+    first = f"The two run mostly different operators (matched by place: {' and '.join(known)} of the time)"
+    return [Notice(f"{first}, so that their steps are not shown aligned; `by=tree` shows them.", "info")]
 
 
 def _headline(a: Side, b: Side, step: MetricChange, causes: list[Cause]) -> str:

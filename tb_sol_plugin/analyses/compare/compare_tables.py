@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.analyses.compare.compare_tree import FACTS as TREE_FACTS
+from tb_sol_plugin.analyses.compare.compare_tree_tables import FACTS as TREE_FACTS
 from tb_sol_plugin.metrics.compare.causes import Cause, Hidden
 from tb_sol_plugin.metrics.compare.differences import BUSY, OTHERS, RESIDUE, SLOW, STEP, Bar, Basis, MetricChange, Rows, Side, Waterfall
 from tb_sol_plugin.metrics.compare.samples import METRICS as KNOWN
@@ -30,7 +30,7 @@ from tb_sol_plugin.model.report import (
     make_table,
 )
 from tb_sol_plugin.tables.arrays import Floats
-from tb_sol_plugin.units import capitalized, how_many, human, signed, signed_percent
+from tb_sol_plugin.units import how_many, human, signed, signed_percent
 
 SAYS_NOTHING: Final = ("steps recorded",)
 FEW: Final = "fewer than 5 steps on a side"
@@ -178,7 +178,7 @@ def _text(value: float | None, unit: str) -> str | None:
 def causes_table(causes: Sequence[Cause], found: Waterfall) -> TableSection:
     """Builds the causes, the largest first."""
     frame = pd.DataFrame({
-        "cause": [_plain(c.sentence) for c in causes], "delta_ns": [c.delta_ns for c in causes],
+        "cause": [c.plain for c in causes], "delta_ns": [c.delta_ns for c in causes],
         "share": [c.share for c in causes],
         "kind": [c.kind.replace("_", " ") for c in causes], "name": [c.name for c in causes],
     })  # fmt: skip
@@ -191,11 +191,6 @@ def causes_table(causes: Sequence[Cause], found: Waterfall) -> TableSection:
         subtitle="parts of the step that changed the way the step did, the largest first",
         footer=f"The mean step changed by {total}.{spread}",
     )  # fmt: skip
-
-
-def _plain(sentence: str) -> str:
-    """Returns a sentence without marks; a name that it begins with keeps its letters."""
-    return sentence.replace("`", "") if sentence.startswith("`") else capitalized(sentence.replace("`", ""))
 
 
 def hidden_table(hidden: Sequence[Hidden]) -> TableSection:
@@ -321,7 +316,8 @@ def waterfall_figure(a: Side, b: Side, found: Waterfall) -> FigureSection:
     )  # fmt: skip
     most = f"; most of it {PARTS[bars[0].name][0]}, {signed(bars[0].delta_ns, 'ns')}" if bars else ""
     return FigureSection(
-        id="falls", title=f"From {a.name} to {b.name}, {BASES[found.basis]}", figure=figure, height=70 + ROW_PX * max(len(rows), 3), table="waterfall",
+        id="falls", title=f"From {a.name} to {b.name}, {BASES[found.basis]}", figure=figure, table="waterfall",
+        height=70 + ROW_PX * max(len(rows), 3),
         subtitle=f"each bar is what a part of the step takes more or less; they add up{'; the axis does not begin at 0' if begin else ''}",
         summary=f"The mean step goes from {human(found.a_ns, 'ns')} to {human(found.b_ns, 'ns')}{most}.",
     )  # fmt: skip

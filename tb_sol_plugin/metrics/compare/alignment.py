@@ -1,15 +1,16 @@
 """Aligns the trees of two steps: which phase, module and operator of the one is which of the other.
 
-From the step down, the children of a matched pair are two sequences of keys, of which the longest common subsequence is matched (Myers 1986,
-all diagonals of a distance at once; memory grows with the square of the differences, which are bounded, never with the product of the lengths).
-What is left in a gap is tried again as a guess: the same place and shapes or nearly the same name is `renamed`, one in the place of several
-`fused` or `split`. What is left after that is looked for in the rest of its parent, then in the rest of the tree: `moved`.
+From the step down, the children of a matched pair are two sequences of keys, of which the longest common subsequence is matched (Myers
+1986, all diagonals of a distance at once; memory grows with the square of the differences, which are bounded, never with the product of
+the lengths). What is left in a gap is tried again as a guess: the same place and shapes or nearly the same name is `renamed`, one in the
+place of several `fused` or `split`. What is left after that is looked for in the rest of its parent, then in the rest of the tree: `moved`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -68,8 +69,8 @@ def nodes_of(found: StepTree, *, device: bool) -> Nodes:
 
 @dataclass(frozen=True)
 class Alignment:
-    """Which node of A is which of B. partner_a, partner_b: its node on the other side, -1 none; of several that one stands for, each has it,
-    and it has the first. how_a, how_b: by what it was found.
+    """Which node of A is which of B. partner_a, partner_b: its node on the other side, -1 none; of several that one stands for, each has
+    it, and it has the first. how_a, how_b: by what it was found.
     """
 
     a: Nodes
@@ -141,7 +142,7 @@ def _below(out: Alignment, pairs: list[tuple[int, int]]) -> None:
             out.pair(ours[x], theirs[y], "same")
             pairs.append((ours[x], theirs[y]))
         edges = [(-1, -1), *found, (len(ours), len(theirs))]
-        for (x, y), (x_end, y_end) in zip(edges, edges[1:], strict=False):
+        for (x, y), (x_end, y_end) in pairwise(edges):
             if x_end - x > 1 and y_end - y > 1:
                 pairs += _in_gap(out, ours[x + 1 : x_end], theirs[y + 1 : y_end])
         left: dict[str, list[int]] = {}

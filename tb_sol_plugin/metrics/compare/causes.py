@@ -28,7 +28,7 @@ from tb_sol_plugin.metrics.compare.differences import (
     waterfall_of,
 )
 from tb_sol_plugin.metrics.compare.samples import GROUPINGS, LAUNCH, NO_MODULE, NO_OPERATOR, OTHER
-from tb_sol_plugin.units import how_many, human, number
+from tb_sol_plugin.units import capitalized, how_many, human, number
 
 Kind = Literal[
     "device_speed", "substitution", "more_calls", "fewer_calls", "more_work", "less_work", "fused", "split", "slower_same_kernel",
@@ -65,6 +65,12 @@ class Cause:
     share: float
     name: str
     analysis: str
+
+    @property
+    def plain(self) -> str:
+        """The sentence without marks, as the begin of a line; a name that it begins with keeps its letters."""
+        text = self.sentence.replace("`", "")
+        return text if self.sentence.startswith("`") else capitalized(text)
 
 
 @dataclass(frozen=True)
@@ -195,7 +201,7 @@ def _overlap(bar: Bar, share: float, rows: Mapping[str, Rows | None]) -> Cause |
     if found is None or found.time != "device" or not own:
         return None
     before, change = float(found.time_a[own].sum()), int(found.delta_ns[own].sum())
-    if before <= 0 or change * bar.delta_ns > 0 and abs(change) >= HIDING * abs(bar.delta_ns):
+    if before <= 0 or (change * bar.delta_ns > 0 and abs(change) >= HIDING * abs(bar.delta_ns)):
         return None
     less = "less" if bar.delta_ns > 0 else "more"
     total = f"{human(round(before), 'ns')} → {human(round(before + change), 'ns')} in all"

@@ -100,8 +100,8 @@ class Rows:
     time: "device" or "host", of what delta_ns is. low_ns, high_ns: 95 % interval of it, NaN where a side has fewer than five steps.
     calls_effect_ns + work_effect_ns + speed_effect_ns = delta_ns: what more or fewer calls of A's mean length take, what more or less work
     per call takes at A's speed (0 where work is not known), and the rest. was: what a renamed row is called in A. work_a, work_b: FLOP of
-    matrix products, bytes of others, NaN unknown. drawn: draws x rows of delta_ns, the same steps for all rows of a draw; None where there are
-    too few steps. noise: of a row from run to run, half the width of the interval as part of its time.
+    matrix products, bytes of others, NaN unknown. drawn: draws x rows of delta_ns, the same steps for all rows of a draw; None
+    where there are too few steps. noise: of a row from run to run, half the width of the interval as part of its time.
     """
 
     by: str
@@ -172,7 +172,7 @@ def rows_of(a: Side, b: Side, by: str, *, floor: float = C.RUN_NOISE) -> Rows | 
         return None
     sides = a, b
     ours, theirs = (_names(side, by) for side in sides)
-    was = {} if by == LAUNCH else renamed({n: v for n, v in ours.items() if n not in theirs}, {n: v for n, v in theirs.items() if n not in ours}, by)
+    was = _renamed(ours, theirs, by)
     gone = set(was.values())
     names = {n: v.of for n, v in {**ours, **theirs}.items() if n not in gone}
     place = {name: i for i, name in enumerate(names)}
@@ -207,6 +207,13 @@ def rows_of(a: Side, b: Side, by: str, *, floor: float = C.RUN_NOISE) -> Rows | 
         [was.get(listed[i], "") for i in keep.tolist()], laid_a.work[keep], laid_b.work[keep], (cut[0], cut[1]),
         None if drawn is None else drawn[:, keep], noise,
     )  # fmt: skip
+
+
+def _renamed(ours: Mapping[str, Named], theirs: Mapping[str, Named], by: str) -> dict[str, str]:
+    """Returns, of names that only B has, those of A that they go with; none of launches, whose parts are matched by themselves."""
+    if by == LAUNCH:
+        return {}
+    return renamed({n: v for n, v in ours.items() if n not in theirs}, {n: v for n, v in theirs.items() if n not in ours}, by)
 
 
 def _match(calls_a: float, calls_b: float, renamed: bool) -> Match:
@@ -408,7 +415,7 @@ def _has_busy(a: Side, b: Side) -> bool:
 
 
 def _busy_and_idle(a: Side, b: Side, steady: Sequence[int]) -> list[Bar]:
-    """Returns the difference of the kept steps by the device's time and the rest, as one bar where that is not known. steady: their means."""
+    """Returns the difference of the kept steps by the device's time and the rest; as one bar where it is not known. steady: means."""
     total = steady[1] - steady[0]
     if not _has_busy(a, b):
         return [Bar(STEP, total)]

@@ -58,10 +58,11 @@ def _of_step(step: MetricChange, delta: int, causes: Sequence[Cause], names: tup
         return []
     worse = step.verdict == "worse"
     interval = f"95 % interval {signed_percent(change.low or 0.0)} to {signed_percent(change.high or 0.0)}"
-    because = f" {capitalized(causes[0].sentence.replace('`', ''))}." if causes else " No part of it stands out."
+    size = f"{number(100 * abs(change.change), 1)} % {'more' if worse else 'less'}"
+    because = f" {causes[0].plain}." if causes else " No part of it stands out."
     return [Finding(
         rule="regression" if worse else "improvement",
-        title=f"A step of {names[1]} takes {number(100 * abs(change.change), 1)} % {'more' if worse else 'less'} time than one of {names[0]}",
+        title=f"A step of {names[1]} takes {size} time than one of {names[0]}",
         evidence=f"{signed(delta, 'ns')} of the mean step, {interval}.{because}", saving_ns=delta if worse else None,
         share=delta / change.a if worse else None, link=Link(causes[0].analysis) if causes else None,
     )]  # fmt: skip
@@ -69,7 +70,7 @@ def _of_step(step: MetricChange, delta: int, causes: Sequence[Cause], names: tup
 
 def _of_cause(cause: Cause, rule: str, title: str) -> Finding:
     return Finding(
-        rule=rule, title=title, evidence=cause.sentence.replace("`", ""), saving_ns=cause.delta_ns, share=None, link=Link(cause.analysis)
+        rule=rule, title=title, evidence=cause.plain, saving_ns=cause.delta_ns, share=None, link=Link(cause.analysis)
     )
 
 
@@ -80,7 +81,8 @@ def _of_kernels(kernels: Rows | None, whole: int) -> list[Finding]:
     return [
         Finding(
             rule="kernel-substituted", title=f"Another kernel takes longer: {kernels.name[i]}",
-            evidence=f"in the place of {kernels.was[i]}, {signed(int(kernels.delta_ns[i]), 'ns')} per step in {number(kernels.calls_b[i], 1)} calls",
+            evidence=f"in the place of {kernels.was[i]}, {signed(int(kernels.delta_ns[i]), 'ns')} per step "
+            f"in {number(kernels.calls_b[i], 1)} calls",
             saving_ns=int(kernels.delta_ns[i]), share=float(kernels.delta_ns[i]) / whole, link=Link("kernels", {"find": kernels.name[i]}),
         )
         for i in range(len(kernels))
@@ -92,7 +94,9 @@ def _of_counts(both: Comparison) -> list[Finding]:
     """Returns that the same work takes a fifth more launches or more."""
     launches = next((m.change for m in both.metrics if m.name == "launches"), None)
     operators = both.rows.get("operator")
-    if launches is None or not launches.a or launches.b is None or launches.change is None or launches.change <= MORE_LAUNCHES or operators is None:
+    if launches is None or not launches.a or launches.b is None or launches.change is None or operators is None:
+        return []
+    if launches.change <= MORE_LAUNCHES:
         return []
     before, grown = float(operators.time_a.sum()), float(operators.work_effect_ns.sum())
     if abs(grown) > SAME_WORK * before:
@@ -114,7 +118,7 @@ def _of_clock(kernels: Rows | None, whole: int) -> list[Finding]:
     lost = round((factor - 1) * float(kernels.time_a.sum()))
     return [Finding(
         rule="device-speed", title=f"The device is {'slower' if factor > 1 else 'faster'}, not the code",
-        evidence=f"kernels that are the same on both sides take {signed_percent(factor - 1)} time ({human(abs(lost), 'ns')} of all kernels): "
-        "clock, power limit, temperature or another device",
+        evidence=f"kernels that are the same on both sides take {signed_percent(factor - 1)} time, "
+        f"{human(abs(lost), 'ns')} of all kernels: clock, power limit, temperature or another device",
         saving_ns=lost if lost > 0 else None, share=lost / whole if lost > 0 else None, candidate=True,
     )]  # fmt: skip

@@ -76,7 +76,7 @@ METRICS: Final[Mapping[str, Metric]] = {
 }
 PARTS: Final = P.CATEGORIES
 """Exclusive parts of a step, which add up to it."""
-ALLOCATING: Final = re.compile(r"^(cuda|hip|musa)(Malloc|Free|MemCreate|MemMap|MemUnmap|MemRelease)|^cuMem(Alloc|Free|Create|Map|Unmap|Release)")
+ALLOCATING: Final = re.compile(r"^(cuda|hip|musa)(Malloc|Free|Mem(Create|Map|Unmap|Release))|^cuMem(Alloc|Free|Create|Map|Unmap|Release)")
 """Calls of the driver's allocator: a caching allocator makes none of them once it has what a step takes."""
 GROUPINGS: Final = ("operator", "kernel", "kind", "module", "phase", "copy")
 LAUNCH: Final = "launch"

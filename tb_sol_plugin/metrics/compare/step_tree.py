@@ -1,7 +1,7 @@
 """Takes the tree of one step from a recording: its phases, modules and operators in the order in which they ran, with their times.
 
-Where a device recorded, only what launched device work is in it, each node with the time of what it launched itself; else every operator with
-its time on the host. Operators of a backward pass stand in the step by their time, on whichever thread they ran.
+Where a device recorded, only what launched device work is in it, each node with the time of what it launched itself; else every operator
+with its time on the host. Operators of a backward pass stand in the step by their time, on whichever thread they ran.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class StepTree(msgspec.Struct, frozen=True):
     """The tree of a step. Node 0 is the step itself; a parent stands before what is inside it, siblings in the order of time.
 
     step: its number. names: texts, by the column `name`. packed: `COLUMNS` x nodes, int64 little-endian, compressed: name (place in names),
-    parent (-1 of node 0), kind (index into HOST_KINDS), shapes (checksum of those of the first input, 0 not recorded), device_ns and host_ns
+    parent (-1 of node 0), kind (index into HOST_KINDS), shapes (checksum of those of the first input, 0 not recorded), device_ns, host_ns
     (of the node itself). cut: nodes below `MOST_NODES` levels that were left out.
     """
 

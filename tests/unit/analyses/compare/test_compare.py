@@ -9,7 +9,7 @@ import pytest
 import tb_sol_plugin as sol
 from tb_sol_plugin.cli.command import main
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.model.report import FigureSection, Report, TableSection, UnavailableReport
+from tb_sol_plugin.model.report import FigureSection, FindingsSection, Report, TableSection, UnavailableReport
 from tests.conftest import ROOT
 from tests.support.compared import Job, trace
 
@@ -22,6 +22,7 @@ def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("logs")
     jobs = {
         "base": Job(), "slow": Job(scale={"aten::gelu": 2.0}), "again": Job(), "short": Job(steps=2, scale={"aten::mm": 1.5}),
+        "other": Job(steps=2, ops={"aten::mm": "mine::product", "aten::_softmax": "mine::other", "aten::gelu": "mine::third"}),
     }  # fmt: skip
     for seed, (name, job) in enumerate(jobs.items()):
         trace(job, seed).write(folder / name / NAME)
@@ -58,6 +59,24 @@ def test_a_slower_run(logdir: Path) -> None:
     assert below == table.set_index("id").loc["kernel_ns", "delta_ns"]
     assert next(s for s in found.sections if isinstance(s, FigureSection)).summary.startswith("The mean step goes from")
     assert found.table("causes")["kind"].tolist() == ["slower same kernel"]
+
+
+def test_the_steps_stand_beside_each_other(logdir: Path) -> None:
+    # GIVEN two steps of the same operators, of which one takes twice as long THEN all go together, and those stand there that changed
+    found = compare(logdir, "slow")
+    assert (found.facts["matched_time_share_a"], found.facts["matched_time_share_b"]) == (1.0, 1.0)
+    assert found.facts["matched_same"] == 30 and found.facts["only_a"] == found.facts["only_b"] == 0
+    tree = found.table("tree")
+    gelu = tree[tree["name"] == "aten::gelu"]
+    assert len(gelu) == 6 and set(gelu["match"]) == {"same"} and (gelu["time_b"] - gelu["time_a"] == gelu["delta_ns"]).all()
+    assert gelu["delta_ns"].sum() == pytest.approx(360_000, rel=0.1)
+    # AND of other operators the tree is not offered unless it is asked for
+    for by, shown in (("auto", False), ("tree", True)):
+        found = compare(logdir, "other", by=by)
+        assert any(s.id == "tree" for s in found.sections) is shown and any("mostly different operators" in n.text for n in found.notices) is not shown
+    assert {"only base", "only other"} <= set(found.table("tree")["match"])
+    findings = next(s for s in compare(logdir, "slow").sections if isinstance(s, FindingsSection))
+    assert [f.rule for f in findings.findings] == ["regression"] and "aten::gelu" in findings.findings[0].evidence
 
 
 def test_two_paths_are_compared_in_one_call(logdir: Path) -> None:

@@ -125,7 +125,7 @@ def test_bars_of_kernels_go_down_to_the_operator_and_have_intervals() -> None:
     assert found is not None
     whole, each = found.interval(range(len(found))), [found.interval([i]) for i in range(len(found))]
     assert whole[0] is not None and whole[0] < found.delta_ns.sum() < whole[1]  # type: ignore[operator]
-    assert whole[1] - whole[0] == pytest.approx(sum(h - l for l, h in each), rel=0.25)  # type: ignore[operator, misc]
+    assert whole[1] - whole[0] == pytest.approx(sum(high - low for low, high in each), rel=0.25)  # type: ignore[operator, misc]
     assert all(b.low_ns is not None for b in bar.parts) and [b.low_ns for b in falls.bars].count(None) == 0
 
 

@@ -21,7 +21,7 @@ ENOUGH: Final = 0.5
 """Of the time of a side: where less is matched, the tree stands there only for who asks for it."""
 TREE: Final = (
     Column("name", "Step", doc="phase, module or operator; modules by class and place among those of one class", show="tree"),
-    Column("match", "In", doc="same: on both sides; moved: elsewhere in A; renamed, fused, split: guesses by place and shapes", show="badge"),
+    Column("match", "In", doc="same: on both sides; moved: elsewhere in A; renamed, fused, split: guesses by place", show="badge"),
     Column("delta_ns", "Difference", "ns", "B less A, with all that is inside"),
     Column("time_a", "A", "ns", "time in A of what stands here, with all that is inside", missing="not in A"),
     Column("time_b", "B", "ns", "time in B, with all that is inside", missing="not in B"),
@@ -58,7 +58,7 @@ def is_alike(found: Alignment) -> bool:
 
 @dataclass(frozen=True)
 class _Joined:
-    """Rows of both trees, parents first. a, b: node of each side, -1 none. own_a, own_b: ns of the row itself; several of A may be one row."""
+    """Rows of both trees, parents first. a, b: node of each side, -1 none. own_a, own_b: ns of the row itself, of several nodes of A."""
 
     a: list[int]
     b: list[int]
@@ -89,7 +89,8 @@ def tree_table(names: tuple[str, str], found: Alignment, *, device: bool, steps:
     }, dtype=object)  # fmt: skip
     frame["match"] = [{"only A": f"only {names[0]}", "only B": f"only {names[1]}"}.get(h, h) for h in how]
     shares = [f"{number(100 * share, 1)} % of {name}" for name, share in zip(names, found.shares, strict=True) if share is not None]
-    cut = f" The deepest {human(found.a.cut + found.b.cut, 'count')} rows count where they were called." if found.a.cut + found.b.cut else ""
+    deepest = found.a.cut + found.b.cut
+    cut = f" The deepest {human(deepest, 'count')} rows count where they were called." if deepest else ""
     guess = {str(i): Mark("estimated", "a guess: by its place, its shapes and its name") for i, h in enumerate(how) if h in GUESSES}
     return make_table(
         "tree", "Step by step", frame, named(TREE, names), key="id", tree=TreeSpec(), marks={"match": guess} if guess else {},
