@@ -1,4 +1,4 @@
-"""What if: the limits of the recorded work on another device, or with its matrix work in another type.
+"""On another device: the limits of the recorded work on another device, or with its matrix work in another type.
 
 A bound, not a forecast: the least time in which a device could do this work. Limits are those of the roofline; work without a cost
 model, communication, and copies over a link are in no row.
@@ -19,7 +19,7 @@ from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.report.notes import edge_notices, source_notices
 from tb_sol_plugin.metrics.time.scope import Scope, has_ledger, is_capture, scope, step_time
-from tb_sol_plugin.metrics.work import whatif as W
+from tb_sol_plugin.metrics.work import other_device as W
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.capture import Capture
@@ -48,6 +48,7 @@ from tb_sol_plugin.units import capitalized, human, side_by_side
 
 WELL_KNOWN: Final = ("H100_SXM", "H200", "B200", "A100_SXM_80", "L40S", "MI300X", "RTX_4090", "L4")
 """Devices that the comparison always lists, beside the recorded and the chosen one."""
+TITLE: Final = "On another device"
 NO_LIMIT: Final = "the device has no rate for a type in it, or its limits are unknown"
 BOUND_ONLY: Final = "A bound, not a forecast: the least time in which the device could do this work."
 
@@ -119,7 +120,7 @@ class WhatifQuery(Query, kw_only=True, frozen=True):
 
 
 @analysis(
-    title="What if",
+    title=TITLE,
     question="How fast could this be on another device or in another type?",
     group="Speed of light",
     order=15,
@@ -150,7 +151,7 @@ def whatif(capture: Capture, query: WhatifQuery) -> Report:
     lacking = W.total(then, chosen.steps).lacking if then is not None else ""
     values = _values(chosen, frames["phases"], now, then, here, there, query)
     report = Report(
-        analysis="whatif", title="What if", headline=_headline(values, devices, there, lacking, whose=_whose(capture, part), host=host_only)
+        analysis="whatif", title=TITLE, headline=_headline(values, devices, there, lacking, whose=_whose(capture, part), host=host_only)
     )
     report.notices = _notices(capture, part, chosen, values, here, there, query)
     named = {"phases": "By pass" if chosen.by_pass else "By phase", "kinds": "By kind", "operators": "By operator"}

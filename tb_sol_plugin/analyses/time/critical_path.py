@@ -20,16 +20,19 @@ from tb_sol_plugin.metrics.critical.findings import findings
 from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.items import By, items
 from tb_sol_plugin.metrics.critical.parts import PARTS, class_sums, classes_frame, mean_of, steps_frame
-from tb_sol_plugin.metrics.critical.path import OF_HOST, PLACE, Path, selected_path
+from tb_sol_plugin.metrics.critical.path import OF_HOST, PLACE, Path, inside_ranges, path_of, selected_path
 from tb_sol_plugin.metrics.critical.replay import Trust, trust_of
 from tb_sol_plugin.metrics.report.notes import edge_notices
+from tb_sol_plugin.metrics.time.attribution import of_kind
 from tb_sol_plugin.metrics.time.breakdown import device_word
 from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import (
     AnySection,
+    FieldNow,
     FindingsSection,
     Notice,
     OnTimeline,
@@ -41,8 +44,11 @@ from tb_sol_plugin.model.report import (
     make_facts,
     make_table,
 )
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
+MOST_PHASES: Final = 100
+"""User ranges that the page offers to choose from."""
 MOST_MARKED: Final = 200
 """Stretches of a step that are marked on its timeline."""
 GRADE_WORDS: Final = {
@@ -53,9 +59,12 @@ GRADE_WORDS: Final = {
 
 
 class CriticalPathQuery(Query, kw_only=True, frozen=True):
-    """by: what the items are: kernel is the event itself, on the host the innermost one"""
+    """by: what the items are: kernel is the event itself, on the host the innermost one
+    phase: only what of the path lies inside of user ranges of this name ("" = all of it)
+    """
 
     by: By = "kernel"
+    phase: str = ""
 
 
 @analysis(
@@ -70,25 +79,28 @@ class CriticalPathQuery(Query, kw_only=True, frozen=True):
 )
 def run(capture: Capture, query: CriticalPathQuery) -> Report:
     where, path = selected_path(capture, query)
-    trust = trust_of(capture, where)
+    trust, phases = trust_of(capture, where), _phases(capture)
+    path = inside_ranges(capture, path, query.phase) if query.phase else path
     means = mean_of(class_sums(path), len(path.rows))
     values = _values(capture, where, path, trust, means)
-    found = items(capture, where, query.by)
+    found = items(capture, where, query.by, query.phase)
     if trust.grade == "poor":  # a replay is no prediction
         found = found.assign(saved_half_ns=-1, saved_zero_ns=-1)
     frame = T.items_frame(capture, found, len(path.rows), int(values["duration_ns"] or 0), query.by)
     return Report(
         analysis="critical_path",
         title="Critical path",
-        headline=_headline(capture, where, values, frame),
+        headline=_headline(capture, where, values, frame, query.phase),
+        fields={"phase": FieldNow(query.phase, phases)},
         notices=[*_notices(capture, path, trust), *edge_notices(capture, where)],
         sections=[
             make_facts(
                 "split", "What bounds the step", {name: values[name] for name in PARTS if values[name]}, T.FACTS, style="split",
-                subtitle=f"parts of the critical path, which add up to {T.of_steps(capture, where)}",
+                subtitle=f"parts of the critical path inside of {query.phase}" if query.phase else
+                f"parts of the critical path, which add up to {T.of_steps(capture, where)}",
                 notes={n: human(int(values[n] or 0) / max(int(values["duration_ns"] or 0), 1), "ratio") for n in PARTS if values[n]},
             ),
-            _timeline(capture, path),
+            _timeline(capture, path_of(capture, where)),
             *_findings(capture, where, query.step),
             make_table(
                 "items", "On the path", frame, T.ITEMS, key="full_name", sort=Sort("time_ns"),
@@ -104,7 +116,7 @@ def run(capture: Capture, query: CriticalPathQuery) -> Report:
                 "classes", "By class", classes_frame(path), T.CLASSES_TABLE, key="class", span=8, adds=["time_ns", "share", "segments"],
                 sort=Sort("time_ns"), timeline=OnTimeline("longest_ns", "longest_start_ns", "longest_ns", what="its longest segment"),
             ),
-            *([_steps(capture, path)] if len(path.rows) > 1 else []),
+            *([_steps(capture, path)] if len(path.rows) > 1 and not query.phase else []),
             make_table(
                 "segments", "Segments", T.segments_frame(capture, path), T.SEGMENTS, key="order", sort=Sort("duration_ns"),
                 filters=["class", "evidence"], adds=["duration_ns"], timeline=OnTimeline("start_ns", "start_ns", "duration_ns"),
@@ -127,18 +139,19 @@ def _values(capture: Capture, where: Scope, path: Path, trust: Trust, means: np.
     return values
 
 
-def _headline(capture: Capture, where: Scope, values: dict[str, Scalar], frame: pd.DataFrame) -> str:
+def _headline(capture: Capture, where: Scope, values: dict[str, Scalar], frame: pd.DataFrame, phase: str) -> str:
     whole = int(values["duration_ns"] or 0)
     step = ("A step" if len(where.rows) > 1 else "The step") if where.rows else "The recording"
     host = sum(int(values[n] or 0) for n in ("host_ns", "runtime_ns", "dataloader_ns"))
     device = sum(int(values[n] or 0) for n in ("kernel_ns", "copies_ns", "communication_ns"))
     if not whole:
         return f"{step} takes no time."
+    if phase:
+        part = int(values["path_ns"] or 0)
+        return f"`{phase}` holds **{human(part / whole, 'ratio')}** of {step.lower()} of {human(whole, 'ns')}: {_largest(values, part)}."
     bound, part = max((("the host", host), (f"the {device_word(capture)}", device)), key=lambda one: one[1])
-    parts = [(PARTS[n][0], int(values[n] or 0)) for n in PARTS]
-    first = sorted((p for p in parts if p[1]), key=lambda p: -p[1])[:3]
-    text = ", ".join(f"{label.lower()} {human(ns / whole, 'ratio')}" for label, ns in first)
-    sentence = f"{step} of {human(whole, 'ns')} is bound by **{bound}, {human(part / whole, 'ratio')}** of its critical path: {text}."
+    share = f"{human(part / whole, 'ratio')}** of its critical path: {_largest(values, whole)}"
+    sentence = f"{step} of {human(whole, 'ns')} is bound by **{bound}, {share}."
     good = frame[frame["saved_half_ns"].notna()]
     if len(good):
         best = good.iloc[int(good["saved_half_ns"].to_numpy(dtype=np.float64).argmax())]
@@ -146,6 +159,19 @@ def _headline(capture: Capture, where: Scope, values: dict[str, Scalar], frame: 
         if saved > 0.005 * whole:
             sentence += f" Half of the time of `{best['name']}` would save {human(saved, 'ns')}."
     return sentence
+
+
+def _largest(values: dict[str, Scalar], whole: int) -> str:
+    """Returns the largest parts of a path and their shares of a time."""
+    parts = [(PARTS[n][0], int(values[n] or 0)) for n in PARTS]
+    first = sorted((p for p in parts if p[1]), key=lambda p: -p[1])[:3]
+    return ", ".join(f"{label.lower()} {human(ns / max(whole, 1), 'ratio')}" for label, ns in first) or "none of it"
+
+
+def _phases(capture: Capture) -> tuple[str, ...]:
+    """Returns the names of user ranges to choose from, in the order of the recording; none for all of the path."""
+    names = arrays.pick(capture.host["name"], of_kind(capture, S.ANNOTATION))
+    return ("", *list(dict.fromkeys(str(n) for n in names.tolist()))[:MOST_PHASES])
 
 
 def _notices(capture: Capture, path: Path, trust: Trust) -> list[Notice]:

@@ -11,7 +11,7 @@ from tb_sol_plugin.metrics.critical.edges import EVIDENCE, KINDS
 from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.items import By, threads_and_streams
 from tb_sol_plugin.metrics.critical.parts import PARTS
-from tb_sol_plugin.metrics.critical.path import CLASSES, LABELS, Path
+from tb_sol_plugin.metrics.critical.path import CLASSES, LABELS, Path, ranges_around
 from tb_sol_plugin.metrics.report.gap_rows import from_step
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.kernels import short_kernel_names
@@ -146,11 +146,9 @@ def segments_frame(capture: Capture, path: Path) -> pd.DataFrame:
     row = np.where(device >= 0, device, 0)
     of_device = {
         c: np.where(device >= 0, capture.device[c].to_numpy()[row], -1) if len(capture.device) else np.full(len(device), -1)
-        for c in ("operator", "module", "annotation")
+        for c in ("operator", "module")
     }
     around = {"operator": at.nearest(capture, S.OPERATOR, host), "module": at.nearest(capture, S.MODULE, host)}
-    phase, _ = at.annotation_around(capture, host)
-    around["annotation"] = phase
     rows = {c: np.where(device >= 0, of_device[c], around[c]) for c in around}
     step, _ = from_step(capture, path.start)
     return pd.DataFrame({
@@ -160,7 +158,7 @@ def segments_frame(capture: Capture, path: Path) -> pd.DataFrame:
         "evidence": arrays.from_codes(graph.edges.evidences(edge), EVIDENCE),
         "residual_ns": path.residual, "thread": _places(capture, host, device),
         "operator": arrays.at(capture.host["name"], rows["operator"]), "module": arrays.at(capture.host["name"], rows["module"]),
-        "phase": arrays.at(capture.host["name"], rows["annotation"]),
+        "phase": arrays.at(capture.host["name"], ranges_around(capture, path)),
     })  # fmt: skip
 
 

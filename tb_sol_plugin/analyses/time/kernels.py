@@ -178,13 +178,14 @@ def _profile_table(rows: pd.DataFrame, columns: Sequence[Column], *, by_scope: b
 
 
 class KernelsQuery(Query, kw_only=True, frozen=True):
-    """group_by: name; name_op adds the operator that launched the kernel; properties adds operator, grid, block, registers, shared memory
+    """group_by: name; name_op adds the operator that launched the kernel; name_annotation the innermost user range around its launch, or
+    that of the device where no launch was recorded; properties adds operator, grid, block, registers, shared memory
     scope: all kernels, or only those whose launch was recorded
     measure: what the bars show
     short_us: kernels shorter than this many microseconds count as short
     """
 
-    group_by: Literal["name", "name_op", "properties"] = "name"
+    group_by: Literal["name", "name_op", "name_annotation", "properties"] = "name"
     scope: Literal["all", "linked"] = "all"
     measure: Literal["total_ns", "calls", "mean_ns", "max_ns", "wasted_ns"] = "total_ns"
     short_us: float = 10.0
@@ -200,6 +201,7 @@ NAME: Final = (
     Column("name", "Full name", doc="name as recorded", show="code", rank=3),
 )
 OPERATOR: Final = (Column("operator", "Operator", doc="innermost operator around the launch, or why there is none", show="code"),)
+ANNOTATION: Final = (Column("annotation", "Range", doc="innermost user range around the launch, or on the device", show="code"),)
 PROPERTIES: Final = (
     Column("grid", "Grid", doc="blocks of the launch, x, y, z", show="code", missing=NOT_RECORDED),
     Column("block", "Block", doc="threads per block, x, y, z", show="code", missing=NOT_RECORDED),
@@ -240,7 +242,10 @@ VALUES: Final = (
     Column("linked_share", "Launch recorded", "ratio", "part of its time whose launch was recorded", show="share", rank=3),
     Column("id", "Id", doc="stable key of the row", rank=3),
 )  # fmt: skip
-GROUPED: Final = {"name": (*NAME, *VALUES), "name_op": (*NAME, *OPERATOR, *VALUES), "properties": (*NAME, *OPERATOR, *PROPERTIES, *VALUES)}
+GROUPED: Final = {
+    "name": (*NAME, *VALUES), "name_op": (*NAME, *OPERATOR, *VALUES), "name_annotation": (*NAME, *ANNOTATION, *VALUES),
+    "properties": (*NAME, *OPERATOR, *PROPERTIES, *VALUES),
+}  # fmt: skip
 
 FACTS: Final = (
     Fact("total_ns", "Kernel time, sum", "ns", "plain sum of the durations of all kernels in the selection"),
@@ -272,7 +277,7 @@ TOP: Final = 10
     order=30,
     requirements=("kernels",),
     query=KernelsQuery,
-    tables={"kernels": GROUPED["properties"]},
+    tables={"kernels": (*NAME, *OPERATOR, *ANNOTATION, *PROPERTIES, *VALUES)},
     facts=FACTS,
 )
 def run(capture: Capture, query: KernelsQuery) -> Report:
@@ -314,7 +319,7 @@ def run(capture: Capture, query: KernelsQuery) -> Report:
         total=total,
         sort=Sort("total_ns"),
         last=frame.loc[outside, "id"].tolist(),
-        filters=["short_name", "name", *(["operator"] if "operator" in frame else []), "kind", "tensor_core"],
+        filters=["short_name", "name", *(n for n in ("operator", "annotation") if n in frame), "kind", "tensor_core"],
         row_links=_links(frame, query),
         timeline=OnTimeline("max_ns", "longest_ns", "max_ns", what="its longest call"),
         footer="Total is a plain sum and adds up to all kernel time. A kernel takes the part of its operator's limit that its time is of "

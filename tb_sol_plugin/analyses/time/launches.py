@@ -25,9 +25,10 @@ from tb_sol_plugin.units import human
 SLOW: Final = 5
 SLOW_NS: Final = 30_000
 """A call is slow from so many times the median of its name on, and from so many ns."""
+WORDS: Final = {"call": "call", "operator": "operator", "annotation": "range"}
 DRY: Final = "no launch into an idle stream"
 CALLS: Final = (
-    Column("name", "Name", "", "runtime or driver call, or operator around it", "code"),
+    Column("name", "Name", "", "runtime or driver call, or operator or user range around it", "code"),
     Column("count", "Launches", "count", "calls that launched work of the selection"),
     Column("call_ns", "Calls", "ns", "time of these calls on the host", "bar", color="bar-ink"),
     Column("device_ns", "Device", "ns", "sum of the device time that they launched", "bar", color="compute"),
@@ -60,9 +61,9 @@ FACTS: Final = (
 
 
 class LaunchesQuery(Query, kw_only=True, frozen=True):
-    """by: what the launches are summed up by"""
+    """by: what the launches are summed up by: the call, the innermost operator or user range around it"""
 
-    by: Literal["call", "operator"] = "call"
+    by: Literal["call", "operator", "annotation"] = "call"
 
 
 @analysis(
@@ -98,7 +99,7 @@ def run(capture: Capture, query: LaunchesQuery) -> Report:
         notices=edge_notices(capture, where),
         sections=[
             make_table(
-                "calls", "By operator" if query.by == "operator" else "By call", _grouped(capture, found, query.by), CALLS, key="name",
+                "calls", f"By {WORDS[query.by]}", _grouped(capture, found, query.by), CALLS, key="name",
                 sort=Sort("call_ns"), span=8, subtitle=where.label, adds=["count", "call_ns", "device_ns", "short", "blocked_ns"],
             ),
             make_facts("facts", "Launches", values, FACTS, span=4),
@@ -112,9 +113,9 @@ def run(capture: Capture, query: LaunchesQuery) -> Report:
 
 
 def _grouped(capture: Capture, found: pd.DataFrame, by: str) -> pd.DataFrame:
-    rows = found["operator" if by == "operator" else "call"].to_numpy()
+    rows = found[by].to_numpy()
     names = arrays.pick(capture.host["name"], rows)
-    names[rows < 0] = "(no operator)"
+    names[rows < 0] = f"(no {WORDS[by]})"
     code, distinct = pd.factorize(names)
     count = len(distinct)
     dry = found["dry"].to_numpy()

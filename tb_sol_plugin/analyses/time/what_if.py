@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.metrics.critical import whatif as W
+from tb_sol_plugin.metrics.critical import changes as W
 from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.items import By, items, keys_of
 from tb_sol_plugin.metrics.critical.path import CLASSES, LABELS, selected_path

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from tb_sol_plugin.metrics.critical import whatif as W
+from tb_sol_plugin.metrics.critical import changes as W
 from tb_sol_plugin.metrics.critical.edges import EVENT, HANDOFF, SYNC
 from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.items import edge_items, items, keys_of

@@ -12,7 +12,17 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical import passes
 from tb_sol_plugin.metrics.critical.edges import DEVICE, HOST
 from tb_sol_plugin.metrics.critical.graph import Graph, graph_of
-from tb_sol_plugin.metrics.critical.path import CLASSES, LABELS, OF_KIND, PLACE, device_classes, finals_of, host_classes, path_of
+from tb_sol_plugin.metrics.critical.path import (
+    CLASSES,
+    LABELS,
+    OF_KIND,
+    PLACE,
+    device_classes,
+    finals_of,
+    host_classes,
+    inside_ranges,
+    path_of,
+)
 from tb_sol_plugin.metrics.critical.replay import window_of_steps
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.scope import Scope
@@ -98,18 +108,21 @@ def threads_and_streams(capture: Capture) -> tuple[list[str], Ints, Ints]:
     return texts, capture.host["thread"].to_numpy().astype(np.int64), pair + len(table)
 
 
-def items(capture: Capture, where: Scope, by: By) -> pd.DataFrame:
+def items(capture: Capture, where: Scope, by: By, phase: str = "") -> pd.DataFrame:
     """Returns one row per item on the critical path of the steps of a selection, the one with most time first.
+
+    phase: only those on the path inside of user ranges of this name; what they save is that of all of the item.
 
     Columns: name, kind (place in CLASSES of most of its time), time_ns (on the path, sum over the steps), segments, inferred_ns, total_ns
     (of all its events in the steps: device time and own time on the host; -1 of what is no work), slack_ns (median by which its events off
     the path may be late; -1 for none), saved_half_ns, saved_zero_ns (of all steps, by replay; -1 not replayed).
     """
-    return memo(capture, ("critical.items", where.rows, by), lambda: _items(capture, where, by))
+    return memo(capture, ("critical.items", where.rows, by, phase), lambda: _items(capture, where, by, phase))
 
 
-def _items(capture: Capture, where: Scope, by: By) -> pd.DataFrame:
+def _items(capture: Capture, where: Scope, by: By, phase: str) -> pd.DataFrame:
     graph, path, keys = graph_of(capture), path_of(capture, where), keys_of(capture, by)
+    path = inside_ranges(capture, path, phase) if phase else path
     works = keys.latency[path.kind] < 0
     code = np.where(works, 0, keys.latency[path.kind])
     on_device = works & (path.device >= 0)

@@ -15,13 +15,15 @@ from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables.arrays import Ints, Mask
 
-COLUMNS: Final = ("call", "operator", "start_ns", "call_ns", "device_ns", "delay_ns", "queue_length", "dry", "short", "blocked")
+COLUMNS: Final = (
+    "call", "operator", "annotation", "start_ns", "call_ns", "device_ns", "delay_ns", "queue_length", "dry", "short", "blocked",
+)  # fmt: skip
 
 
 def launches(capture: Capture, rows: Mask) -> pd.DataFrame:
     """Returns one row per call and device that launched work of a selection, in order of the calls, with COLUMNS:
 
-    call (host row), operator (host row of the innermost one around it, -1), start_ns, call_ns, device_ns (sum of its work),
+    call (host row), operator, annotation (host rows of the innermost ones around it, -1), start_ns, call_ns, device_ns (sum of its work),
     delay_ns (to the start of its first work; 0 where that starts before the call), dry (its stream had nothing to do then), short (its work
     takes less time than the call), queue_length (commands launched to the device that had not started), blocked (the queue was full).
     """
@@ -30,7 +32,8 @@ def launches(capture: Capture, rows: Mask) -> pd.DataFrame:
     launched = np.flatnonzero(work.call >= 0)
     if not rows[nodes.device[launched]].any():
         return pd.DataFrame({name: np.zeros(0, np.int64) for name in COLUMNS})
-    free, operator = _free_since(work), capture.device["operator"].to_numpy().astype(np.int64)
+    free = _free_since(work)
+    operator, annotation = (capture.device[c].to_numpy().astype(np.int64) for c in ("operator", "annotation"))
     full = np.zeros(len(h.start), np.bool_)
     full[nodes.row[graph.edges.target[graph.edges.kind == QUEUE_FULL]]] = True
     parts = []
@@ -45,7 +48,8 @@ def launches(capture: Capture, rows: Mask) -> pd.DataFrame:
         delay = work.start[head] - start
         wanted = np.logical_or.reduceat(rows[nodes.device[mine]], first)
         columns = [
-            call.astype(np.int64), operator[nodes.device[head]], start, h.duration[call], device_ns, np.maximum(delay, 0), queue,
+            call.astype(np.int64), operator[nodes.device[head]], annotation[nodes.device[head]], start, h.duration[call], device_ns,
+            np.maximum(delay, 0), queue,
             (free[head] <= start) & (delay >= 0), device_ns < h.duration[call], full[call],
         ]  # fmt: skip
         parts.append([column[wanted] for column in columns])

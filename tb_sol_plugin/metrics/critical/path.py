@@ -16,12 +16,12 @@ A segment is the time between two moments of which one holds the other. Its clas
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical import passes
 from tb_sol_plugin.metrics.critical.edges import DEVICE, EVENT, HANDOFF, HOST, INFERRED, LAUNCH, QUEUE_FULL, STREAM, SYNC
@@ -33,6 +33,7 @@ from tb_sol_plugin.metrics.time.scope import Scope, complete_steps, scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
 
 KERNEL_KINDS: Final = ("gemm", "attention", "conv", "norm", "elementwise", "other")
@@ -84,6 +85,35 @@ class Path:
     begin: Ints
     end: Ints
     rows: Ints
+
+    def only(self, some: Mask) -> Path:
+        """Returns the same with some of its segments: these tile no step."""
+        columns = ("step", "start", "duration", "kind", "edge", "host", "device", "inferred", "residual")
+        return replace(self, **{name: getattr(self, name)[some] for name in columns})
+
+
+def ranges_around(capture: Capture, path: Path) -> Rows:
+    """Returns the host row of the innermost user range around each segment, or around its launch; -1 for none."""
+    found, _ = at.annotation_around(capture, path.host.astype(np.int32))
+    if not len(capture.device):
+        return found
+    own = capture.device["annotation"].to_numpy()[np.maximum(path.device, 0)]
+    return np.where(path.device >= 0, own, found).astype(np.int32)
+
+
+def inside_ranges(capture: Capture, path: Path, name: str) -> Path:
+    """Returns what of a path lies inside of user ranges of a name, or was launched there. BadQuery where there is none."""
+    h = at.host(capture)
+    ranges = at.named(capture, S.ANNOTATION, name.__eq__)
+    if not len(ranges):
+        known = dict.fromkeys(arrays.pick(capture.host["name"], at.of_kind(capture, S.ANNOTATION)).tolist())
+        there = ", ".join(str(n)[:80] for n in list(known)[:20]) or "none"
+        raise BadQuery(f"no user range {name[:200]!r} in this recording", hint=f"there are: {there}", field="phase")
+    change = np.zeros(len(h.start) + 1, np.int64)
+    np.add.at(change, ranges, 1)
+    np.subtract.at(change, h.end[ranges], 1)
+    around = ranges_around(capture, path)
+    return path.only((around >= 0) & (np.cumsum(change)[np.maximum(around, 0)] > 0))
 
 
 def path_of(capture: Capture, where: Scope) -> Path:

@@ -21,13 +21,15 @@ from tb_sol_plugin.process import give_back
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Mask, Places
 
-GroupBy: TypeAlias = Literal["name", "name_op", "properties"]
+GroupBy: TypeAlias = Literal["name", "name_op", "name_annotation", "properties"]
 KEYS: Final[dict[str, tuple[str, ...]]] = {
     "name": ("name",),
     "name_op": ("name", "operator"),
+    "name_annotation": ("name", "annotation"),
     "properties": ("name", "operator", "grid", "block", "registers", "shared_memory"),
 }
 NO_OPERATOR: Final = "(no operator)"
+NO_ANNOTATION: Final = "(no range)"
 BEFORE_WINDOW: Final = "(launched before the window)"
 NO_LAUNCH: Final = "(no launch record)"
 OUTSIDE: Final = (NO_OPERATOR, BEFORE_WINDOW, NO_LAUNCH)
@@ -161,8 +163,10 @@ def _keys(capture: Capture, at: npt.NDArray[np.intp], by: GroupBy) -> tuple[npt.
     device = capture.device
     name = device["name"].cat.codes.to_numpy()[at].astype(np.int64)
     columns: dict[str, npt.NDArray[np.int64]] = {"name": name}
-    if by != "name":
+    if by in ("name_op", "properties"):
         columns["operator"] = _operator_codes(capture, at)
+    if by == "name_annotation":
+        columns["annotation"], ranges = annotations_of(capture, at)
     if by == "properties":
         columns |= {c: device[c].cat.codes.to_numpy()[at].astype(np.int64) for c in ("grid", "block")}
         columns |= {c: device[c].to_numpy()[at] for c in ("registers", "shared_memory")}
@@ -173,6 +177,8 @@ def _keys(capture: Capture, at: npt.NDArray[np.intp], by: GroupBy) -> tuple[npt.
     table["tensor_core"] = np.array([None if c < 0 else bool(c) for c in table["tensor_core"].tolist()], object)
     if "operator" in picked:
         table["operator"] = np.array(_operator_names(capture, picked["operator"]), object)
+    if by == "name_annotation":
+        table["annotation"] = np.array([*ranges, NO_ANNOTATION], object)[picked["annotation"]]
     if by == "properties":
         for c in ("grid", "block"):
             texts = [str(device[c].cat.categories[i]) or None if i >= 0 else None for i in picked[c].tolist()]
@@ -183,6 +189,37 @@ def _keys(capture: Capture, at: npt.NDArray[np.intp], by: GroupBy) -> tuple[npt.
     table["crc"] = np.fromiter((crc32(repr(t).encode()) for t in words), np.int64, len(first))
     table["id"] = np.array([f"{crc:08x}" for crc in table["crc"].tolist()], object)
     return codes, table
+
+
+def annotations_of(capture: Capture, at: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """Returns (the user range of each of some device rows, by its place among the names; -1 none, these names).
+
+    It is the innermost one around the launch; where no launch was recorded, the device's copy of a range that it starts in on its stream.
+    """
+    host, device, copies = capture.host, capture.device, capture.tables["annotations_device"]
+    code = np.full(len(at), -1, np.int64)
+    names = arrays.coded(host["name"])
+    row = device["annotation"].to_numpy()[at]
+    if len(host):
+        code = np.where(row >= 0, names.codes[np.maximum(row, 0)].astype(np.int64), -1)
+    lost = np.flatnonzero(device["call"].to_numpy()[at] < 0)
+    texts = [str(n) for n in names.categories.tolist()]
+    if len(lost) and len(copies):
+        more = arrays.coded(copies["name"])
+        begin, stop = (copies["start_ns"].to_numpy() + extra for extra in (0, copies["duration_ns"].to_numpy()))
+        start = device["start_ns"].to_numpy()[at][lost]
+        both = [np.concatenate((device[c].to_numpy()[at[lost]], copies[c].to_numpy())) for c in ("device", "stream")]
+        stream, _ = arrays.factorize([arrays.numbered(values)[0] for values in both])
+        own, theirs = stream[: len(lost)], stream[len(lost) :]
+        order = np.lexsort((start, own))
+        for one in np.lexsort((-stop, begin)).tolist():  # what lies inside comes later
+            low, high = np.searchsorted(own[order], (theirs[one], theirs[one] + 1))
+            mine = order[low:high]
+            low, high = np.searchsorted(start[mine], (begin[one], stop[one]))
+            code[lost[mine[low:high]]] = len(texts) + int(more.codes[one])
+        texts += [str(n) for n in more.categories.tolist()]
+    short, first = pd.factorize(np.array([*texts, ""], object))
+    return np.where(code >= 0, short[code], -1), first.tolist()
 
 
 def _operator_codes(capture: Capture, at: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:

@@ -12,7 +12,7 @@ from tb_sol_plugin.devices.catalog import table
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.work.whatif import BYTES, STANDS_FOR, demand, eligible, limits
+from tb_sol_plugin.metrics.work.other_device import BYTES, STANDS_FOR, demand, eligible, limits
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import fields
 from tb_sol_plugin.model.report import FactsSection, FigureSection, Report, TableSection, UnavailableReport, encode

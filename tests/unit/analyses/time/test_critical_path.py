@@ -99,6 +99,18 @@ def test_items_by(two_steps: Capture, by: str, expected: dict[str, int]) -> None
     assert {name: found.get(name) for name in expected} == expected and int(items["time_ns"].sum()) == 200_000
 
 
+def test_what_of_the_path_lies_in_a_phase(two_steps: Capture) -> None:
+    # GIVEN the steps above WHEN the part of the path in the range of step 2 is asked for THEN it is its host code, its launch and its kernel
+    answer = report(two_steps, "critical_path", phase="ProfilerStep#2")
+    facts = answer.facts
+    assert (facts["duration_ns"], facts["path_ns"], facts["kernel_ns"]) == (200_000, 100_000, 50_000)  # means over two steps
+    assert set(answer.table("segments")["phase"]) == {"ProfilerStep#2"} and int(answer.table("items")["time_ns"].sum()) == 100_000
+    assert plain(answer.headline).startswith("`ProfilerStep#2` holds **50.0 %** of a step of 200.0 µs: kernels 50.0 %")
+    with pytest.raises(BadQuery) as error:
+        report(two_steps, "critical_path", phase="no such range")
+    assert error.value.field == "phase" and "ProfilerStep#1" in str(error.value.hint)
+
+
 def test_one_step_alone(two_steps: Capture) -> None:
     answer = report(two_steps, "critical_path", step="2")
     assert answer.facts["steps"] == 1 and answer.facts["duration_ns"] == 200_000

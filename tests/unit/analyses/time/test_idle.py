@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tb_sol_plugin.ingest import read
@@ -74,3 +76,14 @@ def test_launches(gaps: Capture) -> None:
     assert row["queue_length"] == pytest.approx(10 / 6) and row["blocked_ns"] == 0 and answer.facts["queue_max"] == 4
     by = report(gaps, "launches", by="operator").table("calls").set_index("name")
     assert by["count"].to_dict() == {"aten::relu": 5, "(no operator)": 1}
+
+
+def test_launches_by_user_range(tmp_path: Path) -> None:
+    # GIVEN a launch in two ranges, one in the outer alone, and one in none THEN each counts for the innermost
+    t = TraceBuilder()
+    t.annotation("forward", 0, 100 * US)
+    t.annotation("layer", 10 * US, 30 * US)
+    for at in (20, 60, 200):
+        t.launch("k", at=at * US, start=(at + 10) * US, duration=5 * US)
+    calls = report(read(str(t.write(tmp_path / "w.pt.trace.json"))), "launches", by="annotation").table("calls").set_index("name")
+    assert calls["count"].to_dict() == {"layer": 1, "forward": 1, "(no range)": 1} and set(calls["device_ns"]) == {5 * US}

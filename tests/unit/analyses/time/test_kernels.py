@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import plotly.graph_objects as go
 import pytest
 
+from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.time import kernels as K
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.model.registry import get
 from tb_sol_plugin.model.report import encode
+from tests.support.trace_builder import TraceBuilder
 
 GEMM = "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_x>(Params)"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float> >(int)"
@@ -66,7 +70,7 @@ def test_matrix_use_is_yes_no_or_unknown(capture):
     )
 
 
-@pytest.mark.parametrize("by", ["name", "name_op", "properties"])
+@pytest.mark.parametrize("by", ["name", "name_op", "name_annotation", "properties"])
 def test_every_grouping_adds_up_to_all_kernel_time(capture, by):
     table = capture.analyze("kernels", group_by=by).table("kernels")
     assert table["total_ns"].sum() == 110_000 and table["calls"].sum() == 7
@@ -83,6 +87,21 @@ def test_kernels_without_an_operator_stand_in_rows_that_say_why(capture):
     }  # fmt: skip
     outside = table[table["operator"].isin(K.OUTSIDE)]
     assert report.section("kernels").last == outside["id"].tolist() and len(outside) == 3
+
+
+def test_kernels_by_range_of_their_launch_or_of_the_device(tmp_path: Path) -> None:
+    # GIVEN a kernel launched inside of two ranges, one without a launch record inside of the device's copies of two ranges, on one of two
+    # streams, and one inside of none WHEN they are grouped THEN each has the innermost
+    t = TraceBuilder()
+    t.annotation("forward", 0, 100, gpu=(1_000, 500))
+    t.annotation("layer", 10, 50, gpu=(1_100, 100))
+    t.launch("launched", at=20, start=2_000, duration=10)
+    for start, stream in ((1_120, 7), (1_300, 7), (1_120, 8), (1_700, 7)):
+        t.kernel("found", start, 20, stream=stream)
+    table = read(str(t.write(tmp_path / "w.pt.trace.json"))).analyze("kernels", group_by="name_annotation").table("kernels")
+    assert {(n, a): c for n, a, c in zip(table["name"], table["annotation"], table["calls"], strict=True)} == {
+        ("launched", "layer"): 1, ("found", "layer"): 1, ("found", "forward"): 1, ("found", K.NO_ANNOTATION): 2,
+    }  # fmt: skip
 
 
 def test_properties_that_were_not_recorded_are_null(capture):
@@ -118,7 +137,7 @@ def test_without_kernels_it_is_unavailable(capture):
 
 def test_every_column_and_fact_is_declared(capture):
     declared = {c.name for c in get("kernels").tables["kernels"]}
-    for by in ("name", "name_op", "properties"):
+    for by in ("name", "name_op", "name_annotation", "properties"):
         report = capture.analyze("kernels", group_by=by)
         encode(report)
         assert {c.name for c in report.section("kernels").columns} <= declared

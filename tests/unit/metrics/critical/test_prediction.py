@@ -10,9 +10,9 @@ import pytest
 
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.critical import edges as edge
+from tb_sol_plugin.metrics.critical.changes import Outcome, outcome, selected
 from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.replay import trust_of
-from tb_sol_plugin.metrics.critical.whatif import Outcome, outcome, selected
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
