@@ -580,7 +580,7 @@ def plain_section(section: AnySection) -> dict[str, object]:
     """Returns a section as JSON-ready builtins."""
     if isinstance(section, TableSection):
         full: dict[str, object] = msgspec.to_builtins(
-            msgspec.structs.replace(section, columns=[], data={}, row_links=dict(section.row_links))
+            msgspec.structs.replace(section, columns=[], data={}, row_links=dict(section.row_links.items()))
         )
         full["columns"] = [
             {"name": c.name, "label": c.label, "unit": c.unit, "doc": c.doc, **msgspec.to_builtins(c)} for c in section.columns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,21 @@ class RowLinks(Mapping[str, Link]):
     def __len__(self) -> int:
         return int(np.count_nonzero(self._linked))
 
+    def items(self) -> ItemsView[str, Link]:
+        """Returns all of them, without looking up each."""
+        return _Items(self)
+
+    def made(self) -> Iterator[tuple[str, Link]]:
+        """Yields each with the place of its row."""
+        return ((str(row), self._make(row)) for row in np.flatnonzero(self._linked).tolist())
+
     def first(self, rows: int) -> RowLinks:
         """Returns those of the first rows."""
         return RowLinks(self._linked[:rows], self._make)
+
+
+class _Items(ItemsView[str, Link]):
+    _mapping: RowLinks
+
+    def __iter__(self) -> Iterator[tuple[str, Link]]:
+        return self._mapping.made()

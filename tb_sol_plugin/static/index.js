@@ -5230,7 +5230,7 @@ function applyZoom(layout, data, zoom) {
 	}
 }
 /** Named traces of a figure that asks for a legend, as chips: name, light color, symbol. */
-function legendOf$1(s) {
+function legendOf(s) {
 	if (s.figure.layout?.["showlegend"] !== true) return [];
 	const seen = /* @__PURE__ */ new Map();
 	for (const trace of s.figure.data ?? []) {
@@ -5619,7 +5619,7 @@ function startPages(report, request) {
 // src/sections/linked.ts
 var figures = /* @__PURE__ */ new WeakMap();
 var seen = /* @__PURE__ */ new WeakSet();
-var inside$1 = /* @__PURE__ */ new WeakMap();
+var inside$2 = /* @__PURE__ */ new WeakMap();
 /** Remembers which figures show the rows of which tables. Called before a section is drawn; cheap the second time. */
 function linkReport(report) {
 	if (seen.has(report)) return;
@@ -5632,10 +5632,10 @@ var hasChart = (s) => (figures.get(s)?.length ?? 0) > 0;
 /** Keys inside the areas selected in one figure; null when there is none. */
 function insideOf(s) {
 	const text = view.value.figures[s.id] ?? "";
-	const known = inside$1.get(s);
+	const known = inside$2.get(s);
 	if (known?.text === text) return known.keys;
 	const keys = keysInside(s, text);
-	inside$1.set(s, {
+	inside$2.set(s, {
 		text,
 		keys
 	});
@@ -9366,7 +9366,7 @@ function summary(buffer, b) {
 var BEYOND = .02;
 var lengthOf = (s) => s.end - s.start;
 /** A stretch moved and cut so that it stays on the recording, with a little room at its ends. */
-function inside(view, all) {
+function inside$1(view, all) {
 	const room = Math.max(lengthOf(all), 1);
 	const length = Math.min(Math.max(lengthOf(view), 20), room * 1.04);
 	const beyond = Math.min(length, room) * BEYOND;
@@ -9382,19 +9382,19 @@ function zoomed(view, factor, at, all) {
 	const length = Math.min(Math.max(lengthOf(view) * factor, 20), lengthOf(all) * 1.04);
 	const scale = length / lengthOf(view);
 	const start = at - (at - view.start) * scale;
-	return inside({
+	return inside$1({
 		start,
 		end: start + length
 	}, all);
 }
-var moved = (view, by, all) => inside({
+var moved = (view, by, all) => inside$1({
 	start: view.start + by,
 	end: view.end + by
 }, all);
 /** A stretch with room around it; one without length gets a little. */
 function around(part, all, room = .08) {
 	const length = Math.max(lengthOf(part), 20);
-	return inside({
+	return inside$1({
 		start: part.start - length * room,
 		end: part.start + length * (1 + room)
 	}, all);
@@ -9772,9 +9772,22 @@ var STRIPES = [
 	{
 		period: 32,
 		at: [0]
+	},
+	{
+		period: 5,
+		at: [0]
+	},
+	{
+		period: 32,
+		at: [
+			0,
+			1,
+			2,
+			3
+		]
 	}
 ];
-/** The stripes of a category: no two of the first sixteen are alike. */
+/** The stripes of a category: no two of the first eighteen are alike. */
 var stripesOf = (category) => STRIPES[category % STRIPES.length];
 /** A letter for each label, each another one as far as its letters allow. */
 function lettersOf(labels) {
@@ -10496,18 +10509,22 @@ function HoverCard({ model }) {
 		children: [/* @__PURE__ */ a("strong", { children: reading.track.label }), /* @__PURE__ */ a("dl", { children: [...reading.rows, ["At", human(reading.time, "ns")]].map(([k, v]) => /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("dt", { children: k }), /* @__PURE__ */ a("dd", { children: v })] })) })]
 	});
 	const known = model.hovered.value;
-	const detail = known && known.event === item.event && known.track === item.track.track && item.count === 1 ? known : null;
-	const parent = detail?.parents[0];
+	const longest = known && known.event === item.event && known.track === item.track.track ? known : null;
+	const detail = item.count === 1 ? longest : null;
+	const length = detail?.duration_ns ?? item.end - item.start;
+	const own = detail?.self_ns ?? item.nesting.own;
+	const around = detail ? detail.parents[0]?.duration_ns : item.nesting.parent;
 	const rows = item.count > 1 ? [
 		["Events", `${item.count === 65535 ? "≥ " : ""}${human(item.count, "count")}, merged below one pixel`],
 		["From", human(item.start, "ns")],
 		["Length", human(item.end - item.start, "ns")],
-		["Busy", human(item.busy, "ratio")]
+		["Busy", human(item.busy, "ratio")],
+		...longest ? [["Longest", human(longest.duration_ns, "ns")]] : []
 	] : [
-		["Duration", detail ? human(detail.duration_ns, "ns") : human(item.end - item.start, "ns")],
+		["Duration", human(length, "ns")],
 		["Start", human(detail?.start_ns ?? item.start, "ns")],
-		...detail && detail.self_ns !== detail.duration_ns ? [["Self", human(detail.self_ns, "ns")]] : [],
-		...parent?.duration_ns ? [["Of its parent", human(detail.duration_ns / parent.duration_ns, "ratio")]] : [],
+		...own !== null && own !== length ? [["Self", human(own, "ns")]] : [],
+		...around ? [["Of its parent", human(length / around, "ratio")]] : [],
 		...(detail?.fields ?? []).filter((f) => [
 			"Limit",
 			"Limit of the operator call",
@@ -11459,7 +11476,7 @@ var TimelineModel = class {
 			end
 		}, all, this.embedded ? .04 : .01);
 		const [low, high] = this.shape.peek()?.focus ?? [0, all.end];
-		return high > low ? inside({
+		return high > low ? inside$1({
 			start: low,
 			end: high
 		}, all) : all;
@@ -11471,7 +11488,7 @@ var TimelineModel = class {
 			if (this.embedded) this.rows.only(this.section.tracks ?? []);
 			else this.rows.read(readArrangement(keys));
 			const window = readSpan(keys["t"] ?? "");
-			this.window.value = window ? inside(window, all) : this.opening();
+			this.window.value = window ? inside$1(window, all) : this.opening();
 			if (window && (window.start >= all.end || window.end <= 0)) lost.push(`the window ${spanText(window)} ns`);
 			this.marks.value = readMarks(keys["mk"] ?? "");
 			this.path.on.value = this.embedded ? !!this.section.path : keys["cp"] === "1";
@@ -11508,7 +11525,7 @@ var TimelineModel = class {
 	show(next, place = false) {
 		const now = this.window.peek();
 		if (place) this.leave();
-		const to = inside(next, this.all.peek());
+		const to = inside$1(next, this.all.peek());
 		if (to.start === now.start && to.end === now.end) return;
 		this.window.value = to;
 		this.write({ t: spanText(to) }, "replace");
@@ -11537,7 +11554,7 @@ var TimelineModel = class {
 		const to = around(part, this.all.peek());
 		const now = this.window.peek();
 		const same = Math.abs(now.start - to.start) + Math.abs(now.end - to.end) < lengthOf(to) * .01;
-		this.show(same ? inside(part, this.all.peek()) : to, true);
+		this.show(same ? inside$1(part, this.all.peek()) : to, true);
 	}
 	/** The area, else the event that is selected. */
 	selection() {
@@ -12181,7 +12198,7 @@ var Painter = class {
 	image = null;
 	cutter = null;
 	arrows = [];
-	dashed = null;
+	dashed = /* @__PURE__ */ new Map();
 	/** Draws a frame with the tiles that are here. Returns how many items it has. */
 	draw(ctx, s) {
 		const { ratio, width, height } = s;
@@ -12199,6 +12216,7 @@ var Painter = class {
 		const labels = [];
 		this.items(s, rows, raster, labels, out);
 		this.blit(ctx, s, rows, raster);
+		this.bands(ctx, s);
 		this.words(ctx, s, labels);
 		this.above(ctx, s, rows);
 		this.pinnedEdge(ctx, s);
@@ -12332,14 +12350,15 @@ var Painter = class {
 			ctx.fillRect(x0, 0, Math.max(1, xOf(end, s.view, s.width) - x0), s.height);
 		}
 	}
+	/** Edges of steps, and fainter those of phases, through all rows; words stand on them. */
+	bands(ctx, s) {
+		ctx.fillStyle = this.dashes(ctx, s.tokens.line);
+		for (const x of bandEdges(s.phases.filter((p) => p.depth === 0), s.view, s.width)) ctx.fillRect(x, 0, 1, s.height);
+		ctx.fillStyle = this.dashes(ctx, s.tokens.strong);
+		for (const x of bandEdges(s.steps, s.view, s.width)) ctx.fillRect(x, 0, 1, s.height);
+	}
 	above(ctx, s, rows) {
 		ctx.lineWidth = 1;
-		ctx.fillStyle = this.dashes(ctx, s.tokens.strong);
-		let before = -1;
-		for (const step of s.steps.length <= 200 ? s.steps : []) for (const time of [step.start_ns, step.end_ns]) {
-			const x = Math.round(xOf(time, s.view, s.width));
-			if (x >= 0 && x <= s.width && x !== before) ctx.fillRect(before = x, 0, 1, s.height);
-		}
 		if (s.path.length) this.path(ctx, s, rows);
 		if (s.area) this.areaOf(ctx, s, rows, s.area);
 		this.compare(ctx, s);
@@ -12361,7 +12380,8 @@ var Painter = class {
 	}
 	/** A column of pixels with gaps: faster than a dashed line. */
 	dashes(ctx, color) {
-		if (this.dashed?.color === color) return this.dashed.pattern;
+		const known = this.dashed.get(color);
+		if (known) return known;
 		const tile = document.createElement("canvas");
 		Object.assign(tile, {
 			width: 1,
@@ -12371,10 +12391,7 @@ var Painter = class {
 		own.fillStyle = color;
 		own.fillRect(0, 0, 1, 2);
 		const pattern = ctx.createPattern(tile, "repeat") ?? color;
-		this.dashed = {
-			color,
-			pattern
-		};
+		this.dashed.set(color, pattern);
 		return pattern;
 	}
 	areaOf(ctx, s, rows, area) {
@@ -12473,6 +12490,18 @@ var Painter = class {
 		ctx.fillRect(0, s.shown.pinnedHeight - 1, s.width, 1);
 	}
 };
+/** Lines of bands in view, more than which would be a haze. */
+var MOST_LINES = 200;
+/** Where bands in view begin and end, px, each place once; none where there are too many. */
+function bandEdges(bands, view, width) {
+	const out = /* @__PURE__ */ new Set();
+	for (const band of bands) for (const time of [band.start_ns, band.end_ns]) {
+		if (time < view.start || time > view.end) continue;
+		out.add(Math.round(xOf(time, view, width)));
+		if (out.size > MOST_LINES) return [];
+	}
+	return [...out];
+}
 /** Rows of pixels that a row takes in the raster: one of a lane, all of a summary and of an open counter. */
 var linesOf = (row, ratio) => row.group ? TALL : row.track.kind === "counter" ? row.open ? Math.round((row.height - 8) * ratio) : 0 : row.lanes;
 /** Adds up what a tile shows between two times: items, and the events in them. Items that began before count in the first tile only. */
@@ -12645,6 +12674,227 @@ var HeadPainter = class {
 		}
 	}
 };
+// src/sections/timeline/nesting.ts
+/** Nested events stand one lane below each other: what the lanes beside one say of item `k`. */
+function nestingOf(tile, lane, k) {
+	const [start, end] = [tile.start[k], tile.end[k]];
+	const around = itemAt(tile, lane - 1, (start + end) / 2, 0);
+	const holds = around >= 0 && tile.count[around] === 1 && tile.start[around] <= start && tile.end[around] >= end;
+	const part = stretchOf$1(tile);
+	const known = tile.complete && start >= part.start && end <= part.end;
+	return {
+		parent: holds ? tile.end[around] - tile.start[around] : null,
+		own: known ? end - start - inside(tile, lane + 1, start, end) : null
+	};
+}
+/** Time of the items of a lane between two times. */
+function inside(tile, lane, from, to) {
+	if (lane >= tile.bounds.length - 1) return 0;
+	let sum = 0;
+	for (let k = firstAfter(tile, lane, from); k < tile.bounds[lane + 1] && tile.start[k] < to; k++) sum += Math.min(tile.end[k], to) - Math.max(tile.start[k], from);
+	return sum;
+}
+// src/sections/timeline/pointer.ts
+/** px that a press must move until it is a drag. */
+var MOVES = 4;
+var place$1 = (event) => {
+	const at = event.currentTarget.getBoundingClientRect();
+	return [event.clientX - at.left, event.clientY - at.top];
+};
+function onWheel(surface, event, el) {
+	const { model } = surface;
+	const x = event.clientX - el.getBoundingClientRect().left;
+	const unit = event.deltaMode === 1 ? 16 : 1;
+	if (event.ctrlKey || event.metaKey) {
+		event.preventDefault();
+		model.zoom(Math.exp(event.deltaY * unit * .0035), timeOf(x, model.window.peek(), model.width.peek()));
+	} else if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {
+		event.preventDefault();
+		model.pan((event.deltaX || event.deltaY) * unit / model.width.peek());
+	}
+}
+function bodyDown(surface, event) {
+	if (event.button !== 0) return;
+	const [x, y] = place$1(event);
+	event.currentTarget.setPointerCapture(event.pointerId);
+	surface.drag = {
+		kind: event.shiftKey || event.pointerType === "touch" || surface.model.embedded ? "pan" : "area",
+		x,
+		y,
+		from: surface.model.window.peek(),
+		moved: false,
+		free: event.altKey
+	};
+}
+function bodyMove(surface, event) {
+	const [x, y] = place$1(event);
+	const { drag, model } = surface;
+	if (!drag) return surface.hover(x, y);
+	drag.moved ||= Math.abs(x - drag.x) > MOVES;
+	if (!drag.moved) return;
+	if (drag.kind === "pan") {
+		const by = (drag.x - x) / model.width.peek() * lengthOf(drag.from);
+		model.show({
+			start: drag.from.start + by,
+			end: drag.from.end + by
+		});
+	} else {
+		const [a, b] = [surface.snapped(drag.x, drag.y, drag.free || event.altKey), surface.snapped(x, y, drag.free || event.altKey)];
+		const span = {
+			start: Math.max(0, Math.min(a, b)),
+			end: Math.max(a, b)
+		};
+		surface.dragSpan = span;
+		model.area.value = {
+			...span,
+			paths: pathsBetween(surface, drag.y, y)
+		};
+	}
+}
+/** Paths of the rows between two heights; none where they are all that is shown. */
+function pathsBetween(surface, a, b) {
+	const rows = placed(surface.model.rows.shown.peek(), surface.scroller?.scrollTop ?? 0, surface.model.height.peek());
+	const [low, high] = [Math.min(a, b), Math.max(a, b)];
+	const touched = rows.filter(({ row, y }) => y < high + 1 && y + row.height > low);
+	return touched.length === rows.length && rows.length > 1 ? [] : touched.map(({ row }) => row.track.path);
+}
+function bodyUp(surface, event, onOpen) {
+	const { drag, model } = surface;
+	const [x, y] = place$1(event);
+	surface.drag = null;
+	surface.dragSpan = null;
+	if (!drag) return;
+	if (drag.moved) {
+		const area = model.area.peek();
+		if (drag.kind === "area" && area && lengthOf(area) >= 1) model.choose({
+			...area,
+			start: Math.round(area.start),
+			end: Math.max(Math.round(area.end), Math.round(area.start) + 1)
+		});
+		return;
+	}
+	if (onOpen) return onOpen();
+	const item = surface.hit(x, y);
+	const flow = surface.painter.arrowAt(x, y);
+	if (flow && !item) return model.follow(flow);
+	if (!item) {
+		if (model.area.peek()) model.choose(null);
+		if (model.selected.peek()) model.select(null);
+		return;
+	}
+	if (event.ctrlKey || event.metaKey) model.compare(item);
+	else model.pick(item);
+}
+function headDown(surface, event) {
+	if (event.button !== 0) return;
+	const [x, y] = place$1(event);
+	const { model } = surface;
+	const parts = surface.parts();
+	event.currentTarget.setPointerCapture(event.pointerId);
+	const from = model.window.peek();
+	if (!(y < parts.overview[1])) surface.drag = {
+		kind: y < parts.ruler[1] ? "pan" : "area",
+		x,
+		y,
+		from,
+		moved: false,
+		free: true
+	};
+	else {
+		const [x0, x1] = [xOf(from.start, model.all.peek(), model.width.peek()), xOf(from.end, model.all.peek(), model.width.peek())];
+		const kind = Math.abs(x - x0) < 6 ? "left" : Math.abs(x - x1) < 6 ? "right" : "window";
+		model.leave();
+		surface.drag = {
+			kind,
+			x,
+			y,
+			from,
+			moved: false,
+			free: true
+		};
+	}
+}
+function headMove(surface, event) {
+	const [x, y] = place$1(event);
+	const { drag, model } = surface;
+	const width = model.width.peek();
+	if (!drag) {
+		model.pointer = y >= surface.parts().overview[1] ? timeOf(x, model.window.peek(), width) : null;
+		return surface.schedule();
+	}
+	drag.moved ||= Math.abs(x - drag.x) > MOVES;
+	if (!drag.moved) return;
+	const all = model.all.peek();
+	const time = timeOf(x, all, width);
+	if (drag.kind === "pan") {
+		const by = (drag.x - x) / width * lengthOf(drag.from);
+		model.show({
+			start: drag.from.start + by,
+			end: drag.from.end + by
+		});
+	} else if (drag.kind === "window") {
+		const began = timeOf(drag.x, all, width);
+		model.show({
+			start: Math.min(began, time),
+			end: Math.max(began, time)
+		});
+	} else if (drag.kind === "left") model.show({
+		start: Math.min(time, drag.from.end - 20),
+		end: drag.from.end
+	});
+	else if (drag.kind === "right") model.show({
+		start: drag.from.start,
+		end: Math.max(time, drag.from.start + 20)
+	});
+}
+/** A band of steps or phases at a place of the head. */
+function bandAt(surface, x, y) {
+	const { model } = surface;
+	const parts = surface.parts();
+	const time = timeOf(x, model.window.peek(), model.width.peek());
+	const holds = (s) => s.start_ns <= time && time < s.end_ns;
+	if (parts.steps && y >= parts.steps[0] && y < parts.steps[1]) {
+		const found = model.steps.peek().find(holds);
+		return found ? {
+			start: found.start_ns,
+			end: found.end_ns
+		} : null;
+	}
+	if (parts.phases && y >= parts.phases[0]) {
+		const depth = Math.floor((y - parts.phases[0]) / 17);
+		const found = model.phases.peek().find((p) => p.depth === depth && holds(p));
+		return found ? {
+			start: found.start_ns,
+			end: found.end_ns
+		} : null;
+	}
+	return null;
+}
+function headUp(surface, event) {
+	const { drag, model } = surface;
+	const [x, y] = place$1(event);
+	surface.drag = null;
+	if (!drag || drag.moved) return;
+	const now = model.window.peek();
+	if (drag.kind === "pan") model.mark(timeOf(x, now, model.width.peek()));
+	else if (drag.kind === "area") {
+		const band = bandAt(surface, x, y);
+		if (band) model.choose({
+			...band,
+			paths: []
+		});
+	} else {
+		const middle = timeOf(x, model.all.peek(), model.width.peek());
+		model.show({
+			start: middle - lengthOf(now) / 2,
+			end: middle + lengthOf(now) / 2
+		});
+	}
+}
+function headDouble(surface, event) {
+	const band = bandAt(surface, ...place$1(event));
+	if (band) surface.model.show(band, true);
+}
 // src/sections/timeline/reading.ts
 var NONE$1 = 255;
 /** Rows of a card: of a counter its value, of a worker, process or device how busy it is; null where nothing is known. */
@@ -12852,8 +13102,6 @@ function Tree({ model, from, height, toRow }) {
 }
 // src/sections/timeline/plot.tsx
 var SNAP = 6;
-/** px that a press must move until it selects an area. */
-var MOVES = 4;
 var LINKS_AFTER = 80;
 var SLOW_FRAME = 20;
 var SLOW_FOR = 500;
@@ -12967,8 +13215,16 @@ var Surface = class {
 	ratio() {
 		return this.reduced ? 1 : Math.min(4, Math.max(.5, window.devicePixelRatio || 1));
 	}
+	/** Device pixels of the canvases, where the browser says how many: at any page zoom no pixel is smeared over two. */
+	pixels = /* @__PURE__ */ new Map();
+	sized(entries) {
+		for (const { target, devicePixelContentBoxSize: size } of entries) if (size?.[0]) this.pixels.set(target, [size[0].inlineSize, size[0].blockSize]);
+	}
 	fit(canvas, width, height) {
-		const [w, h] = [Math.max(1, Math.round(width * this.ratio())), Math.max(1, Math.round(height * this.ratio()))];
+		const ratio = this.ratio();
+		const own = this.pixels.get(canvas);
+		const pixelsOf = (css, side) => own && Math.abs(own[side] - css * ratio) <= ratio ? own[side] : Math.max(1, Math.round(css * ratio));
+		const [w, h] = [pixelsOf(width, 0), pixelsOf(height, 1)];
 		if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, {
 			width: w,
 			height: h
@@ -13126,6 +13382,7 @@ var Surface = class {
 			},
 			letters: model.patterns.peek() ? lettersOf(shape.categories.map((c) => c.label)) : null,
 			steps: this.compact ? [] : model.steps.peek(),
+			phases: this.compact ? [] : model.phases.peek(),
 			marks: model.marks.peek(),
 			highlight: model.highlight,
 			area: area && {
@@ -13177,6 +13434,7 @@ var Surface = class {
 				end: tile.end[k],
 				count: tile.count[k],
 				busy: tile.busy[k] / 255,
+				nesting: nestingOf(tile, lane, k),
 				x,
 				y
 			};
@@ -13222,17 +13480,18 @@ var Surface = class {
 		if (row.y < el.scrollTop) el.scrollTop = row.y;
 		else if (row.y + Math.min(row.height, 40) > el.scrollTop + room) el.scrollTop = row.y + Math.min(row.height, 40) - room;
 	}
-	/** A time moved to the edge of an event near by, or of a step. */
+	/** A time moved to the edge of an event near by, or of a step, a phase or a mark. */
 	snapped(x, y, free) {
 		const view = this.model.window.peek();
 		const width = this.model.width.peek();
 		const time = timeOf(x, view, width);
 		if (free) return time;
 		const item = this.hit(x, y);
-		const steps = this.model.shape.peek()?.steps ?? [];
+		const shape = this.model.shape.peek();
+		const bands = [...shape?.steps ?? [], ...shape?.phases ?? []];
 		const edges = [
 			...item ? [item.start, item.end] : [],
-			...steps.flatMap((s) => [s.start_ns, s.end_ns]),
+			...bands.flatMap((s) => [s.start_ns, s.end_ns]),
 			...this.model.marks.peek()
 		];
 		let best = time;
@@ -13248,7 +13507,7 @@ var Surface = class {
 		if (item || old) model.hover.value = item;
 		model.reading.value = item ? null : this.read(x, y);
 		window.clearTimeout(this.linkTimer);
-		if (item && item.count === 1 && !model.embedded) this.linkTimer = window.setTimeout(() => void model.hoverDetail(item), LINKS_AFTER);
+		if (item && !model.embedded) this.linkTimer = window.setTimeout(() => void model.hoverDetail(item), LINKS_AFTER);
 		this.schedule();
 	}
 	leave() {
@@ -13279,6 +13538,14 @@ var Surface = class {
 		};
 	}
 };
+/** Watches the size of a canvas in device pixels, which changes with another ratio, too; elsewhere in CSS pixels. */
+function watch(watcher, canvas) {
+	try {
+		watcher.observe(canvas, { box: "device-pixel-content-box" });
+	} catch {
+		watcher.observe(canvas);
+	}
+}
 /** Rows of the overview: devices, or processes where there is none. */
 function overviewRows(model) {
 	const groups = model.rows.groups();
@@ -13300,11 +13567,16 @@ function Plot({ model, height, onOpen }) {
 			model.height.value = el.clientHeight;
 			surface.schedule();
 		};
-		const watcher = new ResizeObserver(measure);
-		watcher.observe(el);
+		const watcher = new ResizeObserver((entries) => {
+			surface.sized(entries);
+			measure();
+		});
+		for (const canvas of [el, surface.head]) watch(watcher, canvas);
 		measure();
 		const shown = () => surface.schedule();
 		document.addEventListener("visibilitychange", shown);
+		window.addEventListener("resize", shown);
+		el.addEventListener("contextrestored", shown);
 		const wheel = (event) => onWheel(surface, event, el);
 		const headWheel = (event) => onWheel(surface, event, surface.head);
 		el.addEventListener("wheel", wheel, { passive: false });
@@ -13313,6 +13585,7 @@ function Plot({ model, height, onOpen }) {
 		return () => {
 			watcher.disconnect();
 			document.removeEventListener("visibilitychange", shown);
+			window.removeEventListener("resize", shown);
 			surface.stop();
 		};
 	}, []);
@@ -13438,204 +13711,6 @@ function clockTip(model) {
 		`ns after the first event${shape.origin_ns ? `, which began ${shape.origin_ns} ns after the epoch` : ""}`,
 		...lines.slice(0, 12)
 	].join("\n");
-}
-var place$1 = (event) => {
-	const at = event.currentTarget.getBoundingClientRect();
-	return [event.clientX - at.left, event.clientY - at.top];
-};
-function onWheel(surface, event, el) {
-	const { model } = surface;
-	const x = event.clientX - el.getBoundingClientRect().left;
-	const unit = event.deltaMode === 1 ? 16 : 1;
-	if (event.ctrlKey || event.metaKey) {
-		event.preventDefault();
-		model.zoom(Math.exp(event.deltaY * unit * .0035), timeOf(x, model.window.peek(), model.width.peek()));
-	} else if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {
-		event.preventDefault();
-		model.pan((event.deltaX || event.deltaY) * unit / model.width.peek());
-	}
-}
-function bodyDown(surface, event) {
-	if (event.button !== 0) return;
-	const [x, y] = place$1(event);
-	event.currentTarget.setPointerCapture(event.pointerId);
-	surface.drag = {
-		kind: event.shiftKey || event.pointerType === "touch" || surface.model.embedded ? "pan" : "area",
-		x,
-		y,
-		from: surface.model.window.peek(),
-		moved: false,
-		free: event.altKey
-	};
-}
-function bodyMove(surface, event) {
-	const [x, y] = place$1(event);
-	const { drag, model } = surface;
-	if (!drag) return surface.hover(x, y);
-	drag.moved ||= Math.abs(x - drag.x) > MOVES;
-	if (!drag.moved) return;
-	if (drag.kind === "pan") {
-		const by = (drag.x - x) / model.width.peek() * lengthOf(drag.from);
-		model.show({
-			start: drag.from.start + by,
-			end: drag.from.end + by
-		});
-	} else {
-		const [a, b] = [surface.snapped(drag.x, drag.y, drag.free || event.altKey), surface.snapped(x, y, drag.free || event.altKey)];
-		const span = {
-			start: Math.max(0, Math.min(a, b)),
-			end: Math.max(a, b)
-		};
-		surface.dragSpan = span;
-		model.area.value = {
-			...span,
-			paths: pathsBetween(surface, drag.y, y)
-		};
-	}
-}
-/** Paths of the rows between two heights; none where they are all that is shown. */
-function pathsBetween(surface, a, b) {
-	const rows = placed(surface.model.rows.shown.peek(), surface.scroller?.scrollTop ?? 0, surface.model.height.peek());
-	const [low, high] = [Math.min(a, b), Math.max(a, b)];
-	const touched = rows.filter(({ row, y }) => y < high + 1 && y + row.height > low);
-	return touched.length === rows.length && rows.length > 1 ? [] : touched.map(({ row }) => row.track.path);
-}
-function bodyUp(surface, event, onOpen) {
-	const { drag, model } = surface;
-	const [x, y] = place$1(event);
-	surface.drag = null;
-	surface.dragSpan = null;
-	if (!drag) return;
-	if (drag.moved) {
-		const area = model.area.peek();
-		if (drag.kind === "area" && area && lengthOf(area) >= 1) model.choose({
-			...area,
-			start: Math.round(area.start),
-			end: Math.max(Math.round(area.end), Math.round(area.start) + 1)
-		});
-		return;
-	}
-	if (onOpen) return onOpen();
-	const item = surface.hit(x, y);
-	const flow = surface.painter.arrowAt(x, y);
-	if (flow && !item) return model.follow(flow);
-	if (!item) {
-		if (model.area.peek()) model.choose(null);
-		if (model.selected.peek()) model.select(null);
-		return;
-	}
-	if (event.ctrlKey || event.metaKey) model.compare(item);
-	else model.pick(item);
-}
-function headDown(surface, event) {
-	if (event.button !== 0) return;
-	const [x, y] = place$1(event);
-	const { model } = surface;
-	const parts = surface.parts();
-	event.currentTarget.setPointerCapture(event.pointerId);
-	const from = model.window.peek();
-	if (!(y < parts.overview[1])) surface.drag = {
-		kind: y < parts.ruler[1] ? "pan" : "area",
-		x,
-		y,
-		from,
-		moved: false,
-		free: true
-	};
-	else {
-		const [x0, x1] = [xOf(from.start, model.all.peek(), model.width.peek()), xOf(from.end, model.all.peek(), model.width.peek())];
-		const kind = Math.abs(x - x0) < 6 ? "left" : Math.abs(x - x1) < 6 ? "right" : "window";
-		model.leave();
-		surface.drag = {
-			kind,
-			x,
-			y,
-			from,
-			moved: false,
-			free: true
-		};
-	}
-}
-function headMove(surface, event) {
-	const [x, y] = place$1(event);
-	const { drag, model } = surface;
-	const width = model.width.peek();
-	if (!drag) {
-		model.pointer = y >= surface.parts().overview[1] ? timeOf(x, model.window.peek(), width) : null;
-		return surface.schedule();
-	}
-	drag.moved ||= Math.abs(x - drag.x) > MOVES;
-	if (!drag.moved) return;
-	const all = model.all.peek();
-	const time = timeOf(x, all, width);
-	if (drag.kind === "pan") {
-		const by = (drag.x - x) / width * lengthOf(drag.from);
-		model.show({
-			start: drag.from.start + by,
-			end: drag.from.end + by
-		});
-	} else if (drag.kind === "window") {
-		const began = timeOf(drag.x, all, width);
-		model.show({
-			start: Math.min(began, time),
-			end: Math.max(began, time)
-		});
-	} else if (drag.kind === "left") model.show({
-		start: Math.min(time, drag.from.end - 20),
-		end: drag.from.end
-	});
-	else if (drag.kind === "right") model.show({
-		start: drag.from.start,
-		end: Math.max(time, drag.from.start + 20)
-	});
-}
-/** A band of steps or phases at a place of the head. */
-function bandAt(surface, x, y) {
-	const { model } = surface;
-	const parts = surface.parts();
-	const time = timeOf(x, model.window.peek(), model.width.peek());
-	const holds = (s) => s.start_ns <= time && time < s.end_ns;
-	if (parts.steps && y >= parts.steps[0] && y < parts.steps[1]) {
-		const found = model.steps.peek().find(holds);
-		return found ? {
-			start: found.start_ns,
-			end: found.end_ns
-		} : null;
-	}
-	if (parts.phases && y >= parts.phases[0]) {
-		const depth = Math.floor((y - parts.phases[0]) / 17);
-		const found = model.phases.peek().find((p) => p.depth === depth && holds(p));
-		return found ? {
-			start: found.start_ns,
-			end: found.end_ns
-		} : null;
-	}
-	return null;
-}
-function headUp(surface, event) {
-	const { drag, model } = surface;
-	const [x, y] = place$1(event);
-	surface.drag = null;
-	if (!drag || drag.moved) return;
-	const now = model.window.peek();
-	if (drag.kind === "pan") model.mark(timeOf(x, now, model.width.peek()));
-	else if (drag.kind === "area") {
-		const band = bandAt(surface, x, y);
-		if (band) model.choose({
-			...band,
-			paths: []
-		});
-	} else {
-		const middle = timeOf(x, model.all.peek(), model.width.peek());
-		model.show({
-			start: middle - lengthOf(now) / 2,
-			end: middle + lengthOf(now) / 2
-		});
-	}
-}
-function headDouble(surface, event) {
-	const band = bandAt(surface, ...place$1(event));
-	if (band) surface.model.show(band, true);
 }
 // src/sections/timeline/timeline.tsx
 /** px of the whole timeline's rows: at least, and left free of the window. */
@@ -13879,8 +13954,7 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }) {
 	const tally = model.tally.value;
 	const patterns = model.patterns.value;
 	const letters = lettersOf((shape?.categories ?? []).map((c) => c.label));
-	const used = new Set(model.names.value.categories);
-	const categories = (shape?.categories ?? []).filter((_, k) => used.has(k));
+	const categories = shownOf$1(shape?.categories ?? [], new Set(model.names.value.categories));
 	return /* @__PURE__ */ a("div", {
 		class: "tl-tools",
 		children: [
@@ -13984,10 +14058,10 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }) {
 					class: "tl-legend",
 					role: "group",
 					"aria-label": "Colors",
-					children: (patterns ? categories : legendOf(categories)).map((c) => /* @__PURE__ */ a("span", { children: [
-						/* @__PURE__ */ a("i", { style: { background: patterns ? striped(fillOf(c), shape.categories.indexOf(c)) : fillOf(c) } }),
-						patterns && /* @__PURE__ */ a("b", { children: letters[shape.categories.indexOf(c)] }),
-						c.label.toLowerCase()
+					children: (patterns ? categories.map((c) => [c]) : ofOneFill(categories)).map((all) => /* @__PURE__ */ a("span", { children: [
+						/* @__PURE__ */ a("i", { style: { background: patterns ? striped(fillOf(all[0]), shape.categories.indexOf(all[0])) : fillOf(all[0]) } }),
+						patterns && /* @__PURE__ */ a("b", { children: letters[shape.categories.indexOf(all[0])] }),
+						all.map((c) => c.label.toLowerCase()).join(", ")
 					] }))
 				}), /* @__PURE__ */ a("span", {
 					class: "tl-tally quiet",
@@ -14003,15 +14077,17 @@ function striped(fill, category) {
 	const { period, at } = stripesOf(category);
 	return `repeating-linear-gradient(90deg, ${Array.from({ length: period }, (_, x) => `${at.includes(x) ? stripeOn(fill) : fill} ${x}px ${x + 1}px`).join(", ")})`;
 }
-/** Kinds of one color once. */
-function legendOf(categories) {
-	const seen = /* @__PURE__ */ new Set();
-	return categories.filter((c) => {
-		const fill = fillOf(c);
-		if (seen.has(fill)) return false;
-		seen.add(fill);
-		return true;
-	});
+/** The categories that names have, each followed by its kinds; of kinds also what they are of: summaries have its color. */
+function shownOf$1(categories, used) {
+	const there = categories.filter((_, k) => used.has(k));
+	const all = categories.filter((c) => there.includes(c) || there.some((k) => k.of === c.name));
+	return all.filter((c) => !c.of).flatMap((c) => [c, ...all.filter((k) => k.of === c.name)]);
+}
+/** Categories of one color together. */
+function ofOneFill(categories) {
+	const out = /* @__PURE__ */ new Map();
+	for (const c of categories) out.set(fillOf(c), [...out.get(fillOf(c)) ?? [], c]);
+	return [...out.values()];
 }
 var leaveOnEscape = (event) => {
 	if (event.key !== "Escape") return;
@@ -17369,7 +17445,7 @@ function Figure({ s, table, twins, main }) {
 	};
 	const covered = coveredBy(s.stretches, (id) => tableOf(id).row);
 	const keepKey = keep && ["kept", ...keep].join("");
-	const legend = legendOf$1(s);
+	const legend = legendOf(s);
 	A$1(() => {
 		const el = container.current;
 		const seen = new IntersectionObserver(([entry]) => {

@@ -63,11 +63,13 @@ class Sums:
             return time
         of = (fixed(rows, np.int64), fixed(group, np.int32), fixed(times.start, np.int64), fixed(times.duration, np.int64))
         add_kernel(*of, begin, end, time, self._all)
-        inside, own = times.inside, times.own
-        if inside is not None and own is None:
-            own = np.zeros(len(times.start), np.int64)  # only what is written to is taken from the system
+        inside, own = times.inside, time
+        if times.own is not None:
+            own = times.own[rows]
+        elif inside is not None:
+            own = time.copy()
             own_kernel(of[0], of[2], of[3], fixed(inside.parent, np.int32), begin, end, own)
-        add_own_kernel(*of[:2], time, fixed(() if own is None else own, np.int64), self._all)
+        add_own_kernel(of[1], fixed(own, np.int64), self._all)
         if inside is not None and len(inside.at):
             add_amount_kernel(*of[:2], fixed(inside.last, np.int32), fixed(inside.at, np.int64), fixed(inside.before, np.int64), self._all)
         return time
@@ -130,22 +132,35 @@ def add_kernel(rows: Ints, group: Rows, start: Ints, duration: Ints, begin: int,
 
 @compiled()
 def own_kernel(rows: Ints, start: Ints, duration: Ints, parent: Rows, begin: int, end: int, own: Ints) -> None:
-    """Adds the cut time of each row to its own, and takes what it covers of the row around it from that one's."""
+    """Takes what each row covers of the row around it from the own time of that one, where it is among the rows, too.
+
+    Rows ascend: between two of them there are at most as many others as their numbers are apart, mostly just as many.
+    """
     for i in range(len(rows)):
         row = rows[i]
-        first, last = max(start[row], begin), min(start[row] + duration[row], end)
-        own[row] += last - first
         above = parent[row]
-        if above >= 0:
-            own[above] -= max(min(last, start[above] + duration[above]) - max(first, start[above]), 0)
+        if above < 0:
+            continue
+        low, high = max(i - (row - above), 0), i
+        if rows[low] != above:
+            while low < high:
+                middle = (low + high) >> 1
+                if rows[middle] < above:
+                    low = middle + 1
+                else:
+                    high = middle
+            if rows[low] != above:
+                continue
+        first, last = max(start[row], begin), min(start[row] + duration[row], end)
+        own[low] -= max(min(last, start[above] + duration[above]) - max(first, start[above]), 0)
 
 
 @compiled()
-def add_own_kernel(rows: Ints, group: Rows, time: Ints, own: Ints, sums: Ints) -> None:
-    """Adds the time of rows of their own to those of their groups; all of it where nothing is known to be inside."""
+def add_own_kernel(group: Rows, own: Ints, sums: Ints) -> None:
+    """Adds the time of rows of their own to those of their groups."""
     total = sums[2]
-    for i in range(len(rows)):
-        total[group[i]] += max(own[rows[i]], 0) if len(own) > 0 else time[i]
+    for i in range(len(group)):
+        total[group[i]] += max(own[i], 0)
 
 
 @compiled()

@@ -6,26 +6,29 @@ one without length takes no room.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
-import numpy.typing as npt
 
 from tb_sol_plugin.tables.arrays import Ints, Rows
 from tb_sol_plugin.tables.compiled import compiled, fixed
 
 LOADING_PAYS = 20_000
-"""Overlapping intervals from which on loading the compiled loop pays."""
+"""Overlapping intervals from which on loading the compiled loops pays."""
+How = Literal["nested", "spanning", "packed"]
+"""nested: one that lies inside of another is in a deeper lane, one that overlaps it in part on the first free lane below what holds both.
+spanning: so, but of two that overlap in part the longer one stays where it is, and the shorter moves below all that runs meanwhile, with
+what lies inside of it: no lanes remain empty above the longer one. packed: each on the first that is free, on as few as there can be.
+"""
 
 
-def lanes(track: Rows, start: Ints, end: Ints, *, nested: bool = True) -> Rows:
-    """Returns the lane of each interval within its track, from 0. Rows sorted by track, start, end descending. O(n log n).
-
-    nested: one that lies inside of another is in a deeper lane; otherwise each is on the first that is free, on as few as there can be.
-    """
+def lanes(track: Rows, start: Ints, end: Ints, how: How = "nested") -> Rows:
+    """Returns the lane of each interval within its track, from 0. Rows sorted by track, start, end descending. O(n log n)."""
     if not len(start):
         return np.zeros(0, np.int32)
     out = np.zeros(len(start), np.int32)
     for first, last in overlapping(track, start, end):
-        out[first:last] = _lanes(start[first:last], end[first:last], nested)
+        out[first:last] = _lanes(start[first:last], end[first:last], how)
     return out
 
 
@@ -38,34 +41,121 @@ def overlapping(track: Rows, start: Ints, end: Ints) -> list[tuple[int, int]]:
     return [(int(bounds[i]), int(bounds[i + 1])) for i in np.flatnonzero(some)]
 
 
-def _lanes(start: Ints, end: Ints, nested: bool) -> Rows:
-    kernel = lanes_kernel.of(len(start), LOADING_PAYS)
-    found: Rows = kernel(fixed(start, np.int64), fixed(end, np.int64), nested)
-    return found
+def _lanes(start: Ints, end: Ints, how: How) -> Rows:
+    start, end = fixed(start, np.int64), fixed(end, np.int64)
+    count = len(start)
+    out, least, around = np.full(count, -1, np.int32), np.zeros(count, np.int32), np.full(count, -1, np.int32)
+    if how == "nested":
+        nested_kernel.of(count, LOADING_PAYS)(start, end, around)
+    elif how == "spanning":
+        spanning_kernel.of(count, LOADING_PAYS)(start, end, around, least, out)
+    free_kernel.of(count, LOADING_PAYS)(start, end, fixed(around, np.int32), fixed(least, np.int32), out)
+    return out
 
 
 def load() -> None:
-    """Loads the compiled loop ahead of time, as `tree.load` does."""
-    lanes_kernel(*(fixed((), np.int64),) * 2, True)
+    """Loads the compiled loops ahead of time, as `tree.load` does."""
+    none = fixed((), np.int64)
+    rows = np.zeros(0, np.int32)
+    nested_kernel(none, none, rows)
+    spanning_kernel(none, none, rows, rows, rows)
+    free_kernel(none, none, fixed(rows, np.int32), fixed(rows, np.int32), rows)
 
 
 @compiled()
-def lanes_kernel(start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], nested: bool) -> npt.NDArray[np.int32]:
-    """Returns the lane of each interval of one track.
+def nested_kernel(start: Ints, end: Ints, around: Rows) -> None:
+    """Finds the last interval that contains each one."""
+    stack = np.empty(len(start), np.int32)
+    top = -1
+    for row in range(len(start)):
+        while top >= 0 and (end[stack[top]] <= start[row] or end[stack[top]] < end[row]):
+            top -= 1
+        around[row] = stack[top] if top >= 0 else -1
+        top += 1
+        stack[top] = row
 
-    A stack holds the intervals that contain the current one; a tree over the lanes holds where each is free, so that many lanes cost log n.
+
+@compiled()
+def spanning_kernel(start: Ints, end: Ints, around: Rows, least: Rows, out: Rows) -> None:
+    """Finds the lanes of those that stay where they are, how many of these there are beside each of the others, and what is around each.
+
+    On the stack, one that overlaps in part what is there takes it in: `low` is the first of them, `longest` the length of the longest.
     """
     count = len(start)
-    out = np.zeros(count, np.int32)
-    stack_end = np.empty(count, np.int64)
-    stack_lane = np.empty(count, np.int32)
+    row_of, low, aside = np.empty(count, np.int32), np.empty(count, np.int32), np.zeros(count, np.bool_)
+    longest = np.empty(count, np.int64)
+    moved = np.zeros(count + 1, np.int32)  # at each row, how many more or fewer groups of rows that move it is in than the one before
     top = -1
-    size = 64
-    free = np.full(2 * size, np.int64(-(2**63)), np.int64)  # node i: the earliest time at which a lane below it is free
     for row in range(count):
-        while top >= 0 and (stack_end[top] <= start[row] or stack_end[top] < end[row]):
+        length = end[row] - start[row]
+        while top >= 0 and end[row_of[top]] <= start[row]:
             top -= 1
-        base = stack_lane[top] + 1 if top >= 0 and nested else 0
+        first, most = row, np.int64(-1)
+        while top >= 0 and end[row_of[top]] < end[row]:
+            first, most = low[top], max(most, longest[top])
+            top -= 1
+        around[row] = row_of[top] if top >= 0 else -1
+        away = top >= 0 and aside[top]
+        if most >= 0:
+            shorter = length <= most
+            moved[row if shorter else first] += 1
+            moved[row + 1 if shorter else row] -= 1
+            if shorter:
+                away = True
+            else:
+                first, most = row, length
+        if away and most < 0:
+            moved[row] += 1
+            moved[row + 1] -= 1
+        top += 1
+        row_of[top], low[top], longest[top], aside[top] = row, first, max(most, length), away
+    size = 1
+    while size < count:
+        size *= 2
+    deepest = np.zeros(2 * size, np.int32)  # a tree over the rows: lanes down to that of the deepest that stays
+    top, depth = -1, 0
+    for row in range(count):
+        depth += moved[row]
+        while top >= 0 and end[row_of[top]] <= start[row]:
+            top -= 1
+        least[row] = top + 1
+        if not depth:
+            top += 1
+            out[row] = top
+            row_of[top] = row
+            deepest[size + row] = top + 1
+    for node in range(size - 1, 0, -1):
+        deepest[node] = max(deepest[2 * node], deepest[2 * node + 1])
+    for row in range(count):
+        if out[row] >= 0:
+            continue
+        left, right = size + row, size + np.searchsorted(start, end[row])
+        while left < right:
+            if left & 1:
+                least[row] = max(least[row], deepest[left])
+                left += 1
+            if right & 1:
+                right -= 1
+                least[row] = max(least[row], deepest[right])
+            left >>= 1
+            right >>= 1
+
+
+@compiled()
+def free_kernel(start: Ints, end: Ints, around: Rows, least: Rows, out: Rows) -> None:
+    """Finds the first free lane of each interval that has none, from `least` on and below what is around it, where that had none either.
+
+    A tree over the lanes holds where each is free, so that many lanes cost log n.
+    """
+    size = 64
+    given = out >= 0
+    free = np.full(2 * size, np.int64(-(2**63)), np.int64)  # node i: the earliest time at which a lane below it is free
+    for row in range(len(start)):
+        if given[row]:
+            continue
+        base = least[row]
+        if around[row] >= 0 and not given[around[row]]:
+            base = max(base, out[around[row]] + 1)
         lane = -1
         while lane < 0:
             node = base + size if base < size else 0
@@ -94,7 +184,3 @@ def lanes_kernel(start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], neste
         while node:
             free[node] = min(free[2 * node], free[2 * node + 1])
             node >>= 1
-        top += 1
-        stack_end[top] = end[row]
-        stack_lane[top] = lane
-    return out

@@ -90,7 +90,7 @@ def _row_count(section: TableSection) -> int:
 
 def _bytes_of(section: TableSection) -> int:
     """Returns the bytes of a table's JSON, as they come whole."""
-    return len(msgspec.json.encode(msgspec.structs.replace(section, row_links=dict(section.row_links)), enc_hook=list))
+    return len(msgspec.json.encode(msgspec.structs.replace(section, row_links=dict(section.row_links.items())), enc_hook=list))
 
 
 def _first_page(section: TableSection, rows: TableRows) -> TableSection:

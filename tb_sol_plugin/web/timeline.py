@@ -20,13 +20,13 @@ from tb_sol_plugin.metrics.time.kernel_names import KEPT, short_name
 from tb_sol_plugin.metrics.timeline import counters, find, links
 from tb_sol_plugin.metrics.timeline.align import Alignment, aligned, choices, common_steps
 from tb_sol_plugin.metrics.timeline.detail import detail
-from tb_sol_plugin.metrics.timeline.events import COMMUNICATION, COMPUTE
+from tb_sol_plugin.metrics.timeline.events import CATEGORIES, COMMUNICATION, COMPUTE, MOST_READ, SHOWN
 from tb_sol_plugin.metrics.timeline.export import export as write
 from tb_sol_plugin.metrics.timeline.export import export_together
 from tb_sol_plugin.metrics.timeline.kept import VERSION
 from tb_sol_plugin.metrics.timeline.summary import NOTHING, Bytes
 from tb_sol_plugin.metrics.timeline.timeline import Layout, Timeline, timeline_of
-from tb_sol_plugin.metrics.timeline.tracks import GROUPS, short_label, shown_categories
+from tb_sol_plugin.metrics.timeline.tracks import GROUPS, short_label
 from tb_sol_plugin.metrics.timeline.window import EVERYTHING, Place, Window, rows_of
 from tb_sol_plugin.metrics.timeline.workers import Workers
 from tb_sol_plugin.store.cache import cache_key
@@ -49,8 +49,6 @@ MOST_EVENTS: Final = 1_000
 MOST_FLOWS: Final = 2_000
 MOST_NAMES: Final = 10_000
 MOST_STEPS: Final = 10_000
-MOST_READ: Final = 2_000_000
-"""Characters of kernels' names in all that are read for their short forms."""
 COARSEST: Final = 52
 _LATEST: Final = 2**62
 """Times that are asked for, ns, are no later, and no earlier than as much below 0."""
@@ -160,7 +158,7 @@ def _timeline(seen: Shown) -> shapes.TimelineShape:
         tracks=tracks,
         steps=steps,
         phases=phases,
-        categories=[shapes.CategoryShape(*one) for one in shown_categories()],
+        categories=[shapes.CategoryShape(*one, of="" if i < len(CATEGORIES) else CATEGORIES[COMPUTE][0]) for i, one in enumerate(SHOWN)],
         events=sum(len(t.events) for t in w.timelines),
         names=len(w.names),
         names_url=f"api/v1/timeline/names?{query}&fp={seen.fingerprint}",
@@ -196,8 +194,8 @@ def names() -> Response:
 
 def _names(w: Workers) -> shapes.NamesShape:
     """Returns the names; of too many or too long ones the middle of each is left out, or the last of them."""
-    found, categories = w.names, w.name_categories
-    short = _short_names(found, categories)
+    found, categories = w.names, w.name_shown
+    short = _short_names(found, w.name_categories)
     room = MOST_ANSWER - ROOM - 3 * len(categories) - len(msgspec.json.encode(short))
     lengths = np.fromiter(map(len, found), np.int64, len(found))
     cut, size = found, 0
@@ -396,7 +394,7 @@ def _events(w: Workers, worker: int, ids: list[int]) -> list[shapes.EventShape]:
     names = one.events.names
     place = one.events.name_ids(found).tolist()
     return [
-        shapes.EventShape(e, w.number(worker, t), at, short(names.text[n]), int(names.category[n]), a + offset, d, at)
+        shapes.EventShape(e, w.number(worker, t), at, short(names.text[n]), int(names.shown[n]), a + offset, d, at)
         for e, t, at, n, a, d in zip(ids, track.tolist(), lane.tolist(), place, start.tolist(), duration.tolist(), strict=True)
     ]
 

@@ -70,11 +70,12 @@ class PhaseShape(msgspec.Struct):
 
 
 class CategoryShape(msgspec.Struct):
-    """color: member of the palette."""
+    """color: member of the palette. of: name of the category that this is a kind of, "" none; summaries count such kinds as that one."""
 
     name: str
     label: str
     color: str
+    of: str = ""
 
 
 class OutlierShape(msgspec.Struct):

@@ -64,6 +64,8 @@ export interface Category {
   label: string;
   /** member of the palette */
   color: string;
+  /** the category that this is a kind of, "" none */
+  of?: string;
 }
 
 export interface TimelineShape {

@@ -13,7 +13,7 @@ import pandas as pd
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.time.breakdown import device_word
 from tb_sol_plugin.metrics.time.scope import scope
-from tb_sol_plugin.metrics.timeline.events import CATEGORIES, OPERATOR, OTHER
+from tb_sol_plugin.metrics.timeline.events import CATEGORIES, OPERATOR, OTHER, SHOWN
 from tb_sol_plugin.metrics.timeline.selection import Selection, named_tracks, select
 from tb_sol_plugin.metrics.timeline.timeline import Layout, timeline_of
 from tb_sol_plugin.model.capture import Capture
@@ -206,7 +206,7 @@ def _groups(chosen: Selection, by: Literal["name", "category", "track"]) -> Tabl
         **{c: frame[c].to_numpy() for c in ("count", "total_ns", "self_ns", "mean_ns", "min_ns", "p50_ns", "p95_ns", "max_ns")},
         "name": names,
         "category": [kind for kind, _, _ in kinds],
-        "color": [color for _, _, color in kinds],
+        "color": [SHOWN[i][2] for i in (chosen.timeline.events.names.shown[group] if by == "name" else category).tolist()],
         "share": frame["total_ns"].to_numpy() / (chosen.end - chosen.begin),
         "device_total_ns": [ns if known else None for ns, known in zip(frame["device_total_ns"].tolist(), host, strict=True)],
     }

@@ -13,6 +13,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time.breakdown import classes
+from tb_sol_plugin.metrics.time.kernel_names import KEPT, kinds_of, plain_name
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
@@ -42,6 +43,18 @@ CATEGORIES: Final = (
     ("instant", "Instants", "warn"),
 )
 """Name, label, member of the palette."""
+KERNELS: Final = (
+    ("gemm", "GEMM", "gemm"),
+    ("attention", "Attention", "attention"),
+    ("conv", "Convolution", "conv"),
+    ("norm", "Norm and softmax", "norm"),
+    ("elementwise", "Elementwise", "elementwise"),
+    ("other_kernel", "Other kernels", "other"),
+)
+"""What computation is drawn as, by the kind of kernel: name, label, member of the palette, which is the kind's own name."""
+SHOWN: Final = CATEGORIES + KERNELS
+MOST_READ: Final = 2_000_000
+"""Characters of kernels' names in all that are read for their kinds and short forms."""
 HOST_CATEGORY: Final = np.array([OPERATOR, ANNOTATION, CALL, FRAME, MODULE, OTHER], np.uint8)
 """By kind of a host row."""
 OF_TABLE: Final = {"annotations_device": ANNOTATION, "sync": SYNC, "instants": INSTANT}
@@ -54,6 +67,20 @@ class Names:
 
     text: list[str]
     category: npt.NDArray[np.uint8]
+
+    @cached_property
+    def shown(self) -> npt.NDArray[np.uint8]:
+        """What each is drawn as, index into SHOWN: its category, and of computation the kind of kernel, as the page of kernels judges it.
+
+        Of more or longer names than are read at once, computation remains what it is.
+        """
+        mine = np.flatnonzero(self.category == COMPUTE)
+        if not len(mine) or len(mine) > KEPT or sum(len(self.text[i]) for i in mine.tolist()) > MOST_READ:
+            return self.category
+        places = {kind: len(CATEGORIES) + i for i, (_, _, kind) in enumerate(KERNELS)}
+        out = self.category.copy()
+        out[mine] = [places.get(kind, places["other"]) for kind in kinds_of([plain_name(self.text[i]) for i in mine.tolist()])]
+        return out
 
 
 class Events:

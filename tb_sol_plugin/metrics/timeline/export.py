@@ -303,7 +303,7 @@ class _Writer:
         rows = rows[self.capture.host["clipped"].to_numpy()[rows]]
         thread, start, duration = (self.capture.host[c].to_numpy()[rows].astype(np.int64) for c in ("thread", "start_ns", "duration_ns"))
         order = np.lexsort((-duration, start, thread))
-        found = lanes(thread[order].astype(np.int32), start[order], (start + duration)[order], nested=False)
+        found = lanes(thread[order].astype(np.int32), start[order], (start + duration)[order], "packed")
         self.lane.update(zip(rows[order].tolist(), (found + 1).tolist(), strict=True))
 
     def _metadata(self, chosen: dict[str, Ints]) -> list[str]:

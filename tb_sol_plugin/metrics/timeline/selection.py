@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Final, Literal
 
@@ -44,6 +44,8 @@ class Selection:
     end: int
     tracks: tuple[int, ...]
     clip: bool
+    known: Mapping[int, list[slice]] = field(default_factory=dict, repr=False, compare=False)
+    """Of tracks whose events have been looked for in this window: where they are."""
 
     def _ids(self, track: int) -> Ids:
         """Returns the events of a track, by lane and start."""
@@ -55,8 +57,8 @@ class Selection:
     @cached_property
     def _positions(self) -> dict[int, list[slice]]:
         """Where the events of each track are, one range per lane that has any."""
-        pyramid, out = self.timeline.pyramid, {}
-        for track in self.tracks:
+        pyramid, out = self.timeline.pyramid, {t: self.known[t] for t in self.tracks if t in self.known}
+        for track in (t for t in self.tracks if t not in out):
             one = self.timeline.tracks[track]
             found = pyramid.positions(range(one.first_lane, one.first_lane + one.lanes), self.begin, self.end)
             out[track] = [part for part in found if part.start < part.stop]
@@ -77,7 +79,8 @@ class Selection:
         if self._is_whole and (every := self._whole_tables()) is not None:
             return every
         if not self._is_whole and sum(self.counts.values()) * _FEW < len(self.timeline.events):
-            return np.sort(np.concatenate([np.zeros(0, np.uint32), *map(self._ids, self.tracks)])).astype(np.int64)
+            ids = np.concatenate([np.zeros(0, np.uint32), *map(self._ids, self.tracks)])
+            return np.sort(ids, kind="stable").astype(np.int64)  # few ascending runs, one of each lane
         chosen = np.zeros(len(self.timeline.events), np.bool_)
         for track in self.tracks:
             chosen[self._ids(track)] = True
@@ -116,7 +119,8 @@ class Selection:
     @cached_property
     def _device(self) -> Selection:
         """The chosen streams alone: without the host's events, of which there are many more."""
-        return replace(self, tracks=tuple(t for t in self.tracks if self.timeline.tracks[t].kind == "stream"))
+        streams = tuple(t for t in self.tracks if self.timeline.tracks[t].kind == "stream")
+        return replace(self, tracks=streams, known={} if self._is_whole else {t: self._positions[t] for t in streams})
 
     def _covered(self, track: int) -> iv.Spans:
         """Returns the time in which a track is busy. What nests inside of host events adds nothing to their outermost ones."""
@@ -187,9 +191,10 @@ class Selection:
             keys, times = [*keys, key], [*times, time]
         p50, p95 = grouped.quantiles(np.concatenate(keys), np.concatenate(times), sums.count, (0.5, 0.95))
         groups = np.flatnonzero(sums.count)
+        groups = groups[np.lexsort((-sums.count[groups], -sums.total[groups]))]
         count, total = sums.count[groups], sums.total[groups]
         category = names.category if by == "name" else np.arange(wide) if by == "category" else kinds.reshape(wide, -1).argmax(axis=1)
-        frame = pd.DataFrame(
+        return pd.DataFrame(
             {
                 "group": groups,
                 "count": count,
@@ -204,7 +209,6 @@ class Selection:
                 "category": category[groups].astype(np.uint8),
             }
         )
-        return frame.sort_values(["total_ns", "count"], ascending=False, kind="stable").reset_index(drop=True)
 
     def _times(self, table: str) -> grouped.Times:
         """Returns the times of a table's rows; of host events also what is inside of each: host events, and device time launched there."""

@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from tb_sol_plugin.metrics.time.attribution import captured_rows
 from tb_sol_plugin.metrics.time.breakdown import CLASSES, classes, device_word
-from tb_sol_plugin.metrics.timeline.events import CATEGORIES, Events, Ids
+from tb_sol_plugin.metrics.timeline.events import Events, Ids
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints, Rows
-from tb_sol_plugin.tables.lanes import lanes, overlapping
+from tb_sol_plugin.tables.lanes import lanes
 from tb_sol_plugin.tables.tree import preorder
 from tb_sol_plugin.units import capitalized
 
@@ -173,7 +173,7 @@ def _packed(events: Events, ids: Ids) -> tuple[Ids, Ints]:
     """Returns events by lane and start, and how many are in each lane."""
     start, duration = events.times(ids)
     rows = np.lexsort((-duration, start))
-    lane = lanes(np.zeros(len(ids), np.int32), start[rows], (start + duration)[rows], nested=False)
+    lane = lanes(np.zeros(len(ids), np.int32), start[rows], (start + duration)[rows], "packed")
     return ids[rows][np.argsort(lane, kind="stable")], np.bincount(lane)
 
 
@@ -323,7 +323,7 @@ class _Builder:
             odd = np.zeros(int(thread.max()) + 2, np.bool_)
             odd[thread[host["clipped"].to_numpy()]] = True
             rows = np.flatnonzero(odd[thread])
-            lane[rows] = lanes(thread[rows], start[rows], end[rows])
+            lane[rows] = lanes(thread[rows], start[rows], end[rows], "spanning")
         return _sorted(None, thread, lane)
 
     def _by_stream(self, name: str, device: Ints | None = None, stream: Ints | None = None) -> tuple[list[tuple[int, int]], _Part]:
@@ -420,10 +420,3 @@ def _plain(name: str, tid: str) -> str:
     name = inner[1] if inner else name
     return "" if name in (tid, f"thread {tid}") else name
 
-
-def shown_categories() -> Sequence[tuple[str, str, str]]:
-    """Returns name, label and color of each category."""
-    return CATEGORIES
-
-
-__all__ = ["GROUPS", "Arranged", "Track", "arrange", "overlapping", "shown_categories"]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.metrics.timeline.align import Alignment, aligned
-from tb_sol_plugin.metrics.timeline.events import Ids
+from tb_sol_plugin.metrics.timeline.events import Ids, Names
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
 from tb_sol_plugin.metrics.timeline.tracks import Track
 from tb_sol_plugin.tables.arrays import Rows
@@ -73,34 +73,42 @@ class Workers:
     # -- names ---------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _names(self) -> tuple[list[str], list[int], list[Rows]]:
+    def _names(self) -> tuple[Names, list[Rows]]:
         if len(self.timelines) == 1:
             only = self.timelines[0].events.names
-            return only.text, only.category.tolist(), [np.arange(len(only.text), dtype=np.int32)]
+            return only, [np.arange(len(only.text), dtype=np.int32)]
         place: dict[tuple[str, int], int] = {}
         lookups = []
         for one in self.timelines:
             names = one.events.names
             pairs = zip(names.text, names.category.tolist(), strict=True)
             lookups.append(np.fromiter((place.setdefault(pair, len(place)) for pair in pairs), np.int32, len(names.text)))
-        return [text for text, _ in place], [category for _, category in place], lookups
+        category = np.fromiter((category for _, category in place), np.uint8, len(place))
+        return Names([text for text, _ in place], category), lookups
 
     @property
     def names(self) -> list[str]:
         """Distinct names of all recordings; one that stands for two kinds of work is there twice."""
-        return self._names[0]
+        return self._names[0].text
 
     @property
     def name_categories(self) -> list[int]:
-        return self._names[1]
+        found: list[int] = self._names[0].category.tolist()
+        return found
+
+    @property
+    def name_shown(self) -> list[int]:
+        """What each name is drawn as, see `Names.shown`."""
+        found: list[int] = self._names[0].shown.tolist()
+        return found
 
     def name_ids(self, worker: int, events: Ids) -> npt.NDArray[np.int32]:
         """Returns the place in `names` of some events of a recording."""
         if len(self.timelines) == 1:
             return self.timelines[0].events.name_ids(events)
-        found: npt.NDArray[np.int32] = self._names[2][worker][self.timelines[worker].events.name_ids(events)]
+        found: npt.NDArray[np.int32] = self._names[1][worker][self.timelines[worker].events.name_ids(events)]
         return found
 
     def local_names(self, worker: int, ids: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         """Returns which names of a recording are among some places in `names`."""
-        return np.flatnonzero(np.isin(self._names[2][worker], ids))
+        return np.flatnonzero(np.isin(self._names[1][worker], ids))

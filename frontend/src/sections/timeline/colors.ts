@@ -82,10 +82,10 @@ export interface Stripes {
 
 const STRIPES: readonly Stripes[] = [
   { period: 1, at: [] }, { period: 4, at: [0] }, { period: 12, at: [0, 1] }, { period: 8, at: [0, 1, 2, 3] }, { period: 12, at: [0, 3] }, { period: 20, at: [0, 1] }, { period: 6, at: [0, 1] }, { period: 16, at: [0, 3, 6] },
-  { period: 16, at: [0, 1, 2, 3, 4, 5, 6, 7] }, { period: 24, at: [0, 3] }, { period: 10, at: [0] }, { period: 24, at: [0, 1, 2, 3] }, { period: 3, at: [0] }, { period: 20, at: [0, 3, 6, 9] }, { period: 28, at: [0, 1, 4, 5] }, { period: 32, at: [0] },
+  { period: 16, at: [0, 1, 2, 3, 4, 5, 6, 7] }, { period: 24, at: [0, 3] }, { period: 10, at: [0] }, { period: 24, at: [0, 1, 2, 3] }, { period: 3, at: [0] }, { period: 20, at: [0, 3, 6, 9] }, { period: 28, at: [0, 1, 4, 5] }, { period: 32, at: [0] }, { period: 5, at: [0] }, { period: 32, at: [0, 1, 2, 3] },
 ];
 
-/** The stripes of a category: no two of the first sixteen are alike. */
+/** The stripes of a category: no two of the first eighteen are alike. */
 export const stripesOf = (category: number): Stripes => STRIPES[category % STRIPES.length]!;
 
 /** A letter for each label, each another one as far as its letters allow. */

@@ -1,5 +1,5 @@
 // One frame of the rows: items as a raster, then words, counters, bands, selection and links on top.
-import type { Flow, FlowEnd, StepBand } from "../../api/timeline";
+import type { Flow, FlowEnd, PhaseBand, StepBand } from "../../api/timeline";
 import { human } from "../../units";
 import type { TileCache } from "./cache";
 import type { Paint } from "./colors";
@@ -49,6 +49,7 @@ export interface Scene {
   how: Emphasis;
   letters: readonly string[] | null;
   steps: readonly StepBand[];
+  phases: readonly PhaseBand[];
   marks: readonly number[];
   highlight: readonly [number, number, string][];
   area: (Span & { tracks: ReadonlySet<number> | null }) | null;
@@ -89,7 +90,7 @@ export class Painter {
   private image: ImageData | null = null;
   private cutter: Cutter | null = null;
   private arrows: { flow: Flow; points: [number, number][]; stub: [number, number] | null }[] = [];
-  private dashed: { color: string; pattern: CanvasPattern | string } | null = null;
+  private readonly dashed = new Map<string, CanvasPattern | string>();
 
   /** Draws a frame with the tiles that are here. Returns how many items it has. */
   draw(ctx: CanvasRenderingContext2D, s: Scene): Drawn {
@@ -104,6 +105,7 @@ export class Painter {
     const labels: Label[] = [];
     this.items(s, rows, raster, labels, out);
     this.blit(ctx, s, rows, raster);
+    this.bands(ctx, s);
     this.words(ctx, s, labels);
     this.above(ctx, s, rows);
     this.pinnedEdge(ctx, s);
@@ -251,16 +253,16 @@ export class Painter {
     }
   }
 
+  /** Edges of steps, and fainter those of phases, through all rows; words stand on them. */
+  private bands(ctx: CanvasRenderingContext2D, s: Scene): void {
+    ctx.fillStyle = this.dashes(ctx, s.tokens.line);
+    for (const x of bandEdges(s.phases.filter((p) => p.depth === 0), s.view, s.width)) ctx.fillRect(x, 0, 1, s.height);
+    ctx.fillStyle = this.dashes(ctx, s.tokens.strong);
+    for (const x of bandEdges(s.steps, s.view, s.width)) ctx.fillRect(x, 0, 1, s.height);
+  }
+
   private above(ctx: CanvasRenderingContext2D, s: Scene, rows: readonly Placed[]): void {
     ctx.lineWidth = 1;
-    ctx.fillStyle = this.dashes(ctx, s.tokens.strong);
-    let before = -1;
-    for (const step of s.steps.length <= 200 ? s.steps : []) {
-      for (const time of [step.start_ns, step.end_ns]) {
-        const x = Math.round(xOf(time, s.view, s.width));
-        if (x >= 0 && x <= s.width && x !== before) ctx.fillRect((before = x), 0, 1, s.height);
-      }
-    }
     if (s.path.length) this.path(ctx, s, rows);
     if (s.area) this.areaOf(ctx, s, rows, s.area);
     this.compare(ctx, s);
@@ -278,14 +280,15 @@ export class Painter {
 
   /** A column of pixels with gaps: faster than a dashed line. */
   private dashes(ctx: CanvasRenderingContext2D, color: string): CanvasPattern | string {
-    if (this.dashed?.color === color) return this.dashed.pattern;
+    const known = this.dashed.get(color);
+    if (known) return known;
     const tile = document.createElement("canvas");
     Object.assign(tile, { width: 1, height: 5 });
     const own = tile.getContext("2d")!;
     own.fillStyle = color;
     own.fillRect(0, 0, 1, 2);
     const pattern = ctx.createPattern(tile, "repeat") ?? color;
-    this.dashed = { color, pattern };
+    this.dashed.set(color, pattern);
     return pattern;
   }
 
@@ -383,6 +386,22 @@ export class Painter {
     ctx.fillStyle = s.tokens.strong;
     ctx.fillRect(0, s.shown.pinnedHeight - 1, s.width, 1);
   }
+}
+
+/** Lines of bands in view, more than which would be a haze. */
+const MOST_LINES = 200;
+
+/** Where bands in view begin and end, px, each place once; none where there are too many. */
+export function bandEdges(bands: readonly { start_ns: number; end_ns: number }[], view: Span, width: number): number[] {
+  const out = new Set<number>();
+  for (const band of bands) {
+    for (const time of [band.start_ns, band.end_ns]) {
+      if (time < view.start || time > view.end) continue;
+      out.add(Math.round(xOf(time, view, width)));
+      if (out.size > MOST_LINES) return [];
+    }
+  }
+  return [...out];
 }
 
 /** Rows of pixels that a row takes in the raster: one of a lane, all of a summary and of an open counter. */

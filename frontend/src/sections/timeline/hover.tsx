@@ -29,14 +29,17 @@ export function HoverCard({ model }: { model: TimelineModel }): JSX.Element | nu
     );
   }
   const known = model.hovered.value;
-  const detail = known && known.event === item.event && known.track === item.track.track && item.count === 1 ? known : null;
-  const parent = detail?.parents[0];
+  const longest = known && known.event === item.event && known.track === item.track.track ? known : null;
+  const detail = item.count === 1 ? longest : null;
+  const length = detail?.duration_ns ?? item.end - item.start;
+  const own = detail?.self_ns ?? item.nesting.own;
+  const around = detail ? detail.parents[0]?.duration_ns : item.nesting.parent;
   const rows: [string, string][] = item.count > 1
-    ? [["Events", `${item.count === 65535 ? "≥ " : ""}${human(item.count, "count")}, merged below one pixel`], ["From", human(item.start, "ns")], ["Length", human(item.end - item.start, "ns")], ["Busy", human(item.busy, "ratio")]]
+    ? [["Events", `${item.count === 65535 ? "≥ " : ""}${human(item.count, "count")}, merged below one pixel`], ["From", human(item.start, "ns")], ["Length", human(item.end - item.start, "ns")], ["Busy", human(item.busy, "ratio")], ...(longest ? [["Longest", human(longest.duration_ns, "ns")] as [string, string]] : [])]
     : [
-        ["Duration", detail ? human(detail.duration_ns, "ns") : human(item.end - item.start, "ns")], ["Start", human(detail?.start_ns ?? item.start, "ns")],
-        ...(detail && detail.self_ns !== detail.duration_ns ? [["Self", human(detail.self_ns, "ns")] as [string, string]] : []),
-        ...(parent?.duration_ns ? [["Of its parent", human(detail!.duration_ns / parent.duration_ns, "ratio")] as [string, string]] : []),
+        ["Duration", human(length, "ns")], ["Start", human(detail?.start_ns ?? item.start, "ns")],
+        ...(own !== null && own !== length ? [["Self", human(own, "ns")] as [string, string]] : []),
+        ...(around ? [["Of its parent", human(length / around, "ratio")] as [string, string]] : []),
         ...(detail?.fields ?? []).filter((f) => ["Limit", "Limit of the operator call", "Speed of light", "Speed of light of the call", "From its launch", "Bandwidth", "Operator"].includes(f.label)).map((f): [string, string] => [f.label, `${f.mark === "estimated" ? "≈ " : ""}${typeof f.value === "number" ? human(f.value, f.unit) : f.value}`]),
       ];
   const [name, whole] = [model.names.value.short(item.name), model.names.value.at(item.name)];

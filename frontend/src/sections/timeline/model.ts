@@ -10,6 +10,7 @@ import { TileCache } from "./cache";
 import { Finder } from "./find";
 import { Loader, type Wanted } from "./loader";
 import { NameTable, NO_NAMES } from "./names";
+import type { Nesting } from "./nesting";
 import { PathModel } from "./path";
 import { type Area, areaText, eventText, type EventPlace, readArea, readArrangement, readEvent, readMarks, readSpan, spanText, trackOf } from "./place";
 import { around, inside, lengthOf, moved, Places, type Span, topOf, zoomed } from "./viewport";
@@ -34,6 +35,8 @@ export interface Hover {
   end: number;
   count: number;
   busy: number;
+  /** of what is around and inside of it, where the tiles say it */
+  nesting: Nesting;
   x: number;
   y: number;
 }

@@ -9,17 +9,17 @@ import { lettersOf, type Paint, paintOf } from "./colors";
 import { Painter, type Scene, type Tokens } from "./draw";
 import { BAND, HeadPainter, OVERVIEW, partsOf, type Parts } from "./head";
 import type { Hover, Reading, TimelineModel } from "./model";
+import { nestingOf } from "./nesting";
+import { bodyDown, bodyMove, bodyUp, headDouble, headDown, headMove, headUp, onWheel } from "./pointer";
 import { drawLane, itemAt, PLAIN } from "./raster";
 import { readingOf } from "./reading";
 import { laneAt, laneTop, placed, type Row, withBelow } from "./rows";
 import type { Slices } from "./tile";
 import { Tree } from "./tree";
-import { lengthOf, type Span, timeOf, xOf } from "./viewport";
+import { lengthOf, type Span, timeOf } from "./viewport";
 import { ahead, lacking, levelIn } from "./wanted";
 
 const SNAP = 6;
-/** px that a press must move until it selects an area. */
-const MOVES = 4;
 const LINKS_AFTER = 80;
 const SLOW_FRAME = 20;
 const SLOW_FOR = 500;
@@ -63,7 +63,7 @@ const drawnFlows = (d: EventDetail): Flow[] => {
 };
 
 /** Everything about drawing and pointing that is not state of the timeline. */
-class Surface {
+export class Surface {
   readonly painter = new Painter();
   readonly headPainter = new HeadPainter();
   body: HTMLCanvasElement | null = null;
@@ -130,8 +130,18 @@ class Surface {
     return this.reduced ? 1 : Math.min(4, Math.max(0.5, window.devicePixelRatio || 1));
   }
 
+  /** Device pixels of the canvases, where the browser says how many: at any page zoom no pixel is smeared over two. */
+  private readonly pixels = new Map<Element, readonly [number, number]>();
+
+  sized(entries: readonly ResizeObserverEntry[]): void {
+    for (const { target, devicePixelContentBoxSize: size } of entries) if (size?.[0]) this.pixels.set(target, [size[0].inlineSize, size[0].blockSize]);
+  }
+
   private fit(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D | null {
-    const [w, h] = [Math.max(1, Math.round(width * this.ratio())), Math.max(1, Math.round(height * this.ratio()))];
+    const ratio = this.ratio();
+    const own = this.pixels.get(canvas);
+    const pixelsOf = (css: number, side: 0 | 1): number => (own && Math.abs(own[side] - css * ratio) <= ratio ? own[side] : Math.max(1, Math.round(css * ratio)));
+    const [w, h] = [pixelsOf(width, 0), pixelsOf(height, 1)];
     if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
     return canvas.getContext("2d", { alpha: false });
   }
@@ -219,7 +229,7 @@ class Surface {
     return {
       view: model.window.peek(), span: model.all.peek().end, ends: model.ends.peek(), shown: model.rows.shown.peek(), scroll: this.scroller?.scrollTop ?? 0, width, height, ratio: this.ratio(), cache: model.cache,
       names: model.names.peek(), paint, tokens, how: { same: hover && hover.count === 1 ? hover.name : -1, found: model.finder.state.peek().found, striped: model.patterns.peek() },
-      letters: model.patterns.peek() ? lettersOf(shape.categories.map((c) => c.label)) : null, steps: this.compact ? [] : model.steps.peek(), marks: model.marks.peek(), highlight: model.highlight,
+      letters: model.patterns.peek() ? lettersOf(shape.categories.map((c) => c.label)) : null, steps: this.compact ? [] : model.steps.peek(), phases: this.compact ? [] : model.phases.peek(), marks: model.marks.peek(), highlight: model.highlight,
       area: area && { start: area.start, end: area.end, tracks: area.paths.length ? new Set(withBelow(model.tracksOf(area), model.tracks.peek())) : null },
       outlines, flows: detail && selected ? drawnFlows(detail) : [], path: model.path.flows.peek(), compared: compared.map((e) => ({ start: e.start, end: e.start + e.duration })),
     };
@@ -249,7 +259,7 @@ class Surface {
     for (const tile of [...covering.finer, covering.tile]) {
       if (tile?.kind !== "slices") continue;
       const k = itemAt(tile, lane, time, (3 / width) * lengthOf(view));
-      if (k >= 0) return { track: row.track, lane, event: tile.event[k]!, name: tile.name[k]!, category: model.names.peek().categories[tile.name[k]!] ?? 0, start: tile.start[k]!, end: tile.end[k]!, count: tile.count[k]!, busy: tile.busy[k]! / 255, x, y };
+      if (k >= 0) return { track: row.track, lane, event: tile.event[k]!, name: tile.name[k]!, category: model.names.peek().categories[tile.name[k]!] ?? 0, start: tile.start[k]!, end: tile.end[k]!, count: tile.count[k]!, busy: tile.busy[k]! / 255, nesting: nestingOf(tile, lane, k), x, y };
     }
     return null;
   }
@@ -289,15 +299,16 @@ class Surface {
     else if (row.y + Math.min(row.height, 40) > el.scrollTop + room) el.scrollTop = row.y + Math.min(row.height, 40) - room;
   }
 
-  /** A time moved to the edge of an event near by, or of a step. */
+  /** A time moved to the edge of an event near by, or of a step, a phase or a mark. */
   snapped(x: number, y: number, free: boolean): number {
     const view = this.model.window.peek();
     const width = this.model.width.peek();
     const time = timeOf(x, view, width);
     if (free) return time;
     const item = this.hit(x, y);
-    const steps = this.model.shape.peek()?.steps ?? [];
-    const edges = [...(item ? [item.start, item.end] : []), ...steps.flatMap((s) => [s.start_ns, s.end_ns]), ...this.model.marks.peek()];
+    const shape = this.model.shape.peek();
+    const bands = [...(shape?.steps ?? []), ...(shape?.phases ?? [])];
+    const edges = [...(item ? [item.start, item.end] : []), ...bands.flatMap((s) => [s.start_ns, s.end_ns]), ...this.model.marks.peek()];
     let best = time;
     let least = (SNAP / width) * lengthOf(view);
     for (const edge of edges) if (Math.abs(edge - time) < least) [best, least] = [edge, Math.abs(edge - time)];
@@ -312,7 +323,7 @@ class Surface {
     if (item || old) model.hover.value = item;
     model.reading.value = item ? null : this.read(x, y);
     window.clearTimeout(this.linkTimer);
-    if (item && item.count === 1 && !model.embedded) this.linkTimer = window.setTimeout(() => void model.hoverDetail(item), LINKS_AFTER);
+    if (item && !model.embedded) this.linkTimer = window.setTimeout(() => void model.hoverDetail(item), LINKS_AFTER);
     this.schedule();
   }
 
@@ -333,6 +344,15 @@ class Surface {
     const z = levelIn({ view, width, cache: model.cache });
     const rows = readingOf(track, model.cache.covering(track.track, z, Math.floor(time / 2 ** (z + 10))), time, model.shape.peek()?.categories ?? []);
     return rows && { track, time, rows, x, y };
+  }
+}
+
+/** Watches the size of a canvas in device pixels, which changes with another ratio, too; elsewhere in CSS pixels. */
+function watch(watcher: ResizeObserver, canvas: HTMLCanvasElement): void {
+  try {
+    watcher.observe(canvas, { box: "device-pixel-content-box" });
+  } catch {
+    watcher.observe(canvas);
   }
 }
 
@@ -361,11 +381,16 @@ export function Plot({ model, height, onOpen }: PlotProps): JSX.Element {
       model.height.value = el.clientHeight;
       surface.schedule();
     };
-    const watcher = new ResizeObserver(measure);
-    watcher.observe(el);
+    const watcher = new ResizeObserver((entries) => {
+      surface.sized(entries);
+      measure();
+    });
+    for (const canvas of [el, surface.head!]) watch(watcher, canvas);
     measure();
     const shown = (): void => surface.schedule();
     document.addEventListener("visibilitychange", shown);
+    window.addEventListener("resize", shown);
+    el.addEventListener("contextrestored", shown);
     const wheel = (event: WheelEvent): void => onWheel(surface, event, el);
     const headWheel = (event: WheelEvent): void => onWheel(surface, event, surface.head!);
     el.addEventListener("wheel", wheel, { passive: false });
@@ -374,6 +399,7 @@ export function Plot({ model, height, onOpen }: PlotProps): JSX.Element {
     return () => {
       watcher.disconnect();
       document.removeEventListener("visibilitychange", shown);
+      window.removeEventListener("resize", shown);
       surface.stop();
     };
   }, []);
@@ -437,159 +463,4 @@ function clockTip(model: TimelineModel): string {
   const shape = model.shape.value!;
   const lines = shape.alignment.map((a) => `${a.worker || "recording"}: ${a.text}${a.uncertainty_ns ? `, ± ${a.uncertainty_ns} ns` : ""}`);
   return ["Drag the ruler to pan (A, D), click it to mark a time (M)", `ns after the first event${shape.origin_ns ? `, which began ${shape.origin_ns} ns after the epoch` : ""}`, ...lines.slice(0, 12)].join("\n");
-}
-
-// -- pointer -----------------------------------------------------------------------------------------------------------
-
-const place = (event: PointerEvent | MouseEvent): [number, number] => {
-  const at = (event.currentTarget as HTMLElement).getBoundingClientRect();
-  return [event.clientX - at.left, event.clientY - at.top];
-};
-
-function onWheel(surface: Surface, event: WheelEvent, el: HTMLElement): void {
-  const { model } = surface;
-  const x = event.clientX - el.getBoundingClientRect().left;
-  const unit = event.deltaMode === 1 ? 16 : 1;
-  if (event.ctrlKey || event.metaKey) {
-    event.preventDefault();
-    model.zoom(Math.exp(event.deltaY * unit * 0.0035), timeOf(x, model.window.peek(), model.width.peek()));
-  } else if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {
-    event.preventDefault();
-    model.pan(((event.deltaX || event.deltaY) * unit) / model.width.peek());
-  }
-}
-
-function bodyDown(surface: Surface, event: PointerEvent): void {
-  if (event.button !== 0) return;
-  const [x, y] = place(event);
-  (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);
-  const pan = event.shiftKey || event.pointerType === "touch" || surface.model.embedded;
-  surface.drag = { kind: pan ? "pan" : "area", x, y, from: surface.model.window.peek(), moved: false, free: event.altKey };
-}
-
-function bodyMove(surface: Surface, event: PointerEvent): void {
-  const [x, y] = place(event);
-  const { drag, model } = surface;
-  if (!drag) return surface.hover(x, y);
-  drag.moved ||= Math.abs(x - drag.x) > MOVES;
-  if (!drag.moved) return;
-  if (drag.kind === "pan") {
-    const by = ((drag.x - x) / model.width.peek()) * lengthOf(drag.from);
-    model.show({ start: drag.from.start + by, end: drag.from.end + by });
-  } else {
-    const [a, b] = [surface.snapped(drag.x, drag.y, drag.free || event.altKey), surface.snapped(x, y, drag.free || event.altKey)];
-    const span = { start: Math.max(0, Math.min(a, b)), end: Math.max(a, b) };
-    surface.dragSpan = span;
-    model.area.value = { ...span, paths: pathsBetween(surface, drag.y, y) };
-  }
-}
-
-/** Paths of the rows between two heights; none where they are all that is shown. */
-function pathsBetween(surface: Surface, a: number, b: number): string[] {
-  const rows = placed(surface.model.rows.shown.peek(), surface.scroller?.scrollTop ?? 0, surface.model.height.peek());
-  const [low, high] = [Math.min(a, b), Math.max(a, b)];
-  const touched = rows.filter(({ row, y }) => y < high + 1 && y + row.height > low);
-  return touched.length === rows.length && rows.length > 1 ? [] : touched.map(({ row }) => row.track.path);
-}
-
-function bodyUp(surface: Surface, event: PointerEvent, onOpen?: () => void): void {
-  const { drag, model } = surface;
-  const [x, y] = place(event);
-  surface.drag = null;
-  surface.dragSpan = null;
-  if (!drag) return;
-  if (drag.moved) {
-    const area = model.area.peek();
-    if (drag.kind === "area" && area && lengthOf(area) >= 1) model.choose({ ...area, start: Math.round(area.start), end: Math.max(Math.round(area.end), Math.round(area.start) + 1) });
-    return;
-  }
-  if (onOpen) return onOpen();
-  const item = surface.hit(x, y);
-  const flow = surface.painter.arrowAt(x, y);
-  if (flow && !item) return model.follow(flow);
-  if (!item) {
-    if (model.area.peek()) model.choose(null);
-    if (model.selected.peek()) model.select(null);
-    return;
-  }
-  if (event.ctrlKey || event.metaKey) void model.compare(item);
-  else void model.pick(item);
-}
-
-function headDown(surface: Surface, event: PointerEvent): void {
-  if (event.button !== 0) return;
-  const [x, y] = place(event);
-  const { model } = surface;
-  const parts = surface.parts();
-  (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);
-  const from = model.window.peek();
-  const inOverview = y < parts.overview[1];
-  if (!inOverview) surface.drag = { kind: y < parts.ruler[1] ? "pan" : "area", x, y, from, moved: false, free: true };
-  else {
-    const [x0, x1] = [xOf(from.start, model.all.peek(), model.width.peek()), xOf(from.end, model.all.peek(), model.width.peek())];
-    const kind = Math.abs(x - x0) < 6 ? "left" : Math.abs(x - x1) < 6 ? "right" : "window";
-    model.leave();
-    surface.drag = { kind, x, y, from, moved: false, free: true };
-  }
-}
-
-function headMove(surface: Surface, event: PointerEvent): void {
-  const [x, y] = place(event);
-  const { drag, model } = surface;
-  const width = model.width.peek();
-  if (!drag) {
-    model.pointer = y >= surface.parts().overview[1] ? timeOf(x, model.window.peek(), width) : null;
-    return surface.schedule();
-  }
-  drag.moved ||= Math.abs(x - drag.x) > MOVES;
-  if (!drag.moved) return;
-  const all = model.all.peek();
-  const time = timeOf(x, all, width);
-  if (drag.kind === "pan") {
-    const by = ((drag.x - x) / width) * lengthOf(drag.from);
-    model.show({ start: drag.from.start + by, end: drag.from.end + by });
-  } else if (drag.kind === "window") {
-    const began = timeOf(drag.x, all, width);
-    model.show({ start: Math.min(began, time), end: Math.max(began, time) });
-  } else if (drag.kind === "left") model.show({ start: Math.min(time, drag.from.end - 20), end: drag.from.end });
-  else if (drag.kind === "right") model.show({ start: drag.from.start, end: Math.max(time, drag.from.start + 20) });
-}
-
-/** A band of steps or phases at a place of the head. */
-function bandAt(surface: Surface, x: number, y: number): Span | null {
-  const { model } = surface;
-  const parts = surface.parts();
-  const time = timeOf(x, model.window.peek(), model.width.peek());
-  const holds = (s: { start_ns: number; end_ns: number }): boolean => s.start_ns <= time && time < s.end_ns;
-  if (parts.steps && y >= parts.steps[0] && y < parts.steps[1]) {
-    const found = model.steps.peek().find(holds);
-    return found ? { start: found.start_ns, end: found.end_ns } : null;
-  }
-  if (parts.phases && y >= parts.phases[0]) {
-    const depth = Math.floor((y - parts.phases[0]) / BAND);
-    const found = model.phases.peek().find((p) => p.depth === depth && holds(p));
-    return found ? { start: found.start_ns, end: found.end_ns } : null;
-  }
-  return null;
-}
-
-function headUp(surface: Surface, event: PointerEvent): void {
-  const { drag, model } = surface;
-  const [x, y] = place(event);
-  surface.drag = null;
-  if (!drag || drag.moved) return;
-  const now = model.window.peek();
-  if (drag.kind === "pan") model.mark(timeOf(x, now, model.width.peek()));
-  else if (drag.kind === "area") {
-    const band = bandAt(surface, x, y);
-    if (band) model.choose({ ...band, paths: [] });
-  } else {
-    const middle = timeOf(x, model.all.peek(), model.width.peek());
-    model.show({ start: middle - lengthOf(now) / 2, end: middle + lengthOf(now) / 2 });
-  }
-}
-
-function headDouble(surface: Surface, event: MouseEvent): void {
-  const band = bandAt(surface, ...place(event));
-  if (band) surface.model.show(band, true);
 }

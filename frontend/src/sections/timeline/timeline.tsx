@@ -2,6 +2,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Places } from "../../api/client";
+import type { Category } from "../../api/timeline";
 import type { Report, TimelineSection } from "../../api/types";
 import { choice, requestOf } from "../../state/data";
 import { spanText } from "./place";
@@ -163,8 +164,7 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }: ToolsProp
   const tally = model.tally.value;
   const patterns = model.patterns.value;
   const letters = lettersOf((shape?.categories ?? []).map((c) => c.label));
-  const used = new Set(model.names.value.categories);
-  const categories = (shape?.categories ?? []).filter((_, k) => used.has(k));
+  const categories = shownOf(shape?.categories ?? [], new Set(model.names.value.categories));
   return (
     <div class="tl-tools">
       <SearchField model={model} box={searchBox} />
@@ -185,7 +185,7 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }: ToolsProp
       </div>
       <div class="tl-line">
         <div class="tl-legend" role="group" aria-label="Colors">
-          {(patterns ? categories : legendOf(categories)).map((c) => <span><i style={{ background: patterns ? striped(fillOf(c), shape!.categories.indexOf(c)) : fillOf(c) }} />{patterns && <b>{letters[shape!.categories.indexOf(c)]}</b>}{c.label.toLowerCase()}</span>)}
+          {(patterns ? categories.map((c) => [c]) : ofOneFill(categories)).map((all) => <span><i style={{ background: patterns ? striped(fillOf(all[0]!), shape!.categories.indexOf(all[0]!)) : fillOf(all[0]!) }} />{patterns && <b>{letters[shape!.categories.indexOf(all[0]!)]}</b>}{all.map((c) => c.label.toLowerCase()).join(", ")}</span>)}
         </div>
         <span class="tl-tally quiet" data-tip="Events in view on the open rows; those shorter than a pixel are merged and counted, never left out">{shape ? `${human(tally.items, "count")} items of ${tally.more ? "≥ " : ""}${human(tally.events, "count")} events` : "reading…"}</span>
       </div>
@@ -200,10 +200,18 @@ function striped(fill: string, category: number): string {
   return `repeating-linear-gradient(90deg, ${parts.join(", ")})`;
 }
 
-/** Kinds of one color once. */
-function legendOf<T extends { name: string; label: string; color: string }>(categories: readonly T[]): T[] {
-  const seen = new Set<string>();
-  return categories.filter((c) => { const fill = fillOf(c); if (seen.has(fill)) return false; seen.add(fill); return true; });
+/** The categories that names have, each followed by its kinds; of kinds also what they are of: summaries have its color. */
+function shownOf(categories: readonly Category[], used: ReadonlySet<number>): Category[] {
+  const there = categories.filter((_, k) => used.has(k));
+  const all = categories.filter((c) => there.includes(c) || there.some((k) => k.of === c.name));
+  return all.filter((c) => !c.of).flatMap((c) => [c, ...all.filter((k) => k.of === c.name)]);
+}
+
+/** Categories of one color together. */
+function ofOneFill(categories: readonly Category[]): Category[][] {
+  const out = new Map<string, Category[]>();
+  for (const c of categories) out.set(fillOf(c), [...(out.get(fillOf(c)) ?? []), c]);
+  return [...out.values()];
 }
 
 const leaveOnEscape = (event: KeyboardEvent): void => {

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from tb_sol_plugin import ingest
-from tb_sol_plugin.metrics.timeline import counters, find, links
+from tb_sol_plugin.metrics.timeline import counters, events, find, links
 from tb_sol_plugin.metrics.timeline.detail import detail
+from tb_sol_plugin.metrics.timeline.events import COMMUNICATION, COMPUTE, OPERATOR, SHOWN, Names
 from tb_sol_plugin.metrics.timeline.phases import bands
 from tb_sol_plugin.metrics.timeline.selection import Selection, everything, select
 from tb_sol_plugin.metrics.timeline.timeline import Timeline, timeline_of
@@ -163,6 +164,25 @@ def test_a_name_in_two_tables_is_one_name(tmp_path: Path) -> None:
     ids = w.name_ids(0, np.arange(len(one.events), dtype=np.uint32))
     assert w.names == text and int(ids.max()) < len(text)
     assert sorted(w.names[i] for i in ids.tolist()) == sorted(names(one, np.arange(len(one.events))))
+
+
+def test_computation_is_drawn_by_the_kind_of_its_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN kernels of several kinds, a collective, a copy, and an operator that is named as a kernel could be
+    t = TraceBuilder()
+    kernels = ["sm90_xmma_gemm_bf16", "flash_fwd_kernel", "void at::native::vectorized_elementwise_kernel<4>(int)", "mystery", "ncclDevKernel_AllReduce"]
+    for i, name in enumerate(kernels):
+        t.kernel(name, 100 * i, 50)
+    t.op("gemm", 0, 5)
+    one = timeline_of(ingest.read(str(t.write(tmp_path / "a.json"))))
+    names = one.events.names
+    drawn = {text: SHOWN[i][2] for text, i in zip(names.text, names.shown.tolist(), strict=True)}
+    # THEN computation has the color of its kind, as on the page of kernels; the rest that of its category
+    assert drawn == dict(zip(kernels, ("gemm", "attention", "elementwise", "other", "communication"), strict=True)) | {"gemm": "host"}
+    assert set(names.category.tolist()) == {COMPUTE, COMMUNICATION, OPERATOR}
+    assert Workers([one, one]).name_shown == names.shown.tolist()
+    # AND of names that are too long to be read none has a kind
+    monkeypatch.setattr(events, "MOST_READ", 10)
+    assert Names(names.text, names.category).shown is names.category
 
 
 def test_links_follow_the_launch(shown: Timeline) -> None:
