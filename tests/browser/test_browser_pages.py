@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-import tb_sol_plugin as sol
-from tests.browser.conftest import HOSTILE, HOSTILE_RUN, MADE, Server, hash_of, opened
+from tests.browser.conftest import HOSTILE, HOSTILE_RUN, MADE, Server, hash_of
 from tests.support.tiny import EVENTS, trace
 
 pytestmark = pytest.mark.browser
@@ -167,41 +166,3 @@ def picture(v: Any, name: str) -> None:
         Path(SHOTS).mkdir(parents=True, exist_ok=True)
         safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
         v.page.screenshot(path=str(Path(SHOTS) / f"{safe}.png"), full_page=True)
-
-
-def test_pages_saved_as_a_file_open_without_a_server(serve: Server, chromium: Any, tmp_path: Path) -> None:
-    # GIVEN the pages of a sample as one HTML file, opened from the disk in a dark window
-    file = tmp_path / "report.html"
-    with urllib.request.urlopen(serve.root + "api/v1/export?run=simulated_gpu_train&form=html&wait=20") as reply:
-        file.write_bytes(reply.read())
-    context, page = opened(chromium, viewport={"width": 1280, "height": 900}, color_scheme="dark")
-    faults: list[str] = []
-    asked: list[str] = []
-    page.on("console", lambda message: faults.append(message.text))
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(file.as_uri())
-    # WHEN it is read THEN the number is there, in the theme of the window, and a figure is drawn
-    page.wait_for_selector(".js-plotly-plot .main-svg")
-    assert "of the speed of light" in page.inner_text("main") and page.evaluate("document.documentElement.dataset.theme") == "dark"
-    # AND links, filters and the list of pages work as on the page; fields that need a server do not
-    page.click("nav >> text=Roofline")
-    page.wait_for_selector("h1:has-text('Roofline')")
-    assert page.locator("fieldset.fields").get_attribute("disabled") is not None
-    page.fill("main input[placeholder='Filter']", "addmm")
-    page.wait_for_selector("main >> text=aten::addmm")
-    page.click("nav >> text=Timeline")
-    page.wait_for_selector("h2:has-text('not in this file')")
-    page.go_back()
-    page.wait_for_selector("h1:has-text('Roofline')")
-    # AND a report in a cell of a notebook is the page of it alone, in a frame
-    cell = tmp_path / "notebook.html"
-    report = sol.open_capture(str(trace(tmp_path / "a.json"))).analyze("kernels")
-    cell.write_text(f"<!doctype html><meta charset='utf-8'>{report._repr_mimebundle_()['text/html']}")
-    page.goto(cell.as_uri())
-    shown = page.frame_locator("iframe")
-    shown.locator("main >> text=gemm").first.wait_for()
-    assert shown.locator("h1").inner_text() == "Kernels" and shown.locator("nav").count() == 0
-    # AND nothing was asked of anybody, and nothing went wrong
-    context.close()
-    assert faults == [] and [url for url in asked if not url.startswith(("file:", "data:", "blob:", "about:"))] == []

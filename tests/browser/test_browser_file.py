@@ -1,0 +1,85 @@
+"""Pages that were saved as one HTML file, and a cell of a notebook: opened from the disk in Chromium and in Firefox, without a server."""
+
+from __future__ import annotations
+
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tb_sol_plugin as sol
+from tests.browser.conftest import Server, missing, opened
+from tests.support.firefox import FIREFOX, firefox
+from tests.support.tiny import trace
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def saved(serve: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All pages of a sample, as the server gives them out."""
+    file = tmp_path_factory.mktemp("saved") / "report.html"
+    with urllib.request.urlopen(serve.root + "api/v1/export?run=simulated_gpu_train&form=html&wait=20") as reply:
+        file.write_bytes(reply.read())
+    return file
+
+
+def test_pages_in_chromium(saved: Path, chromium: Any, tmp_path: Path) -> None:
+    # GIVEN the pages of a sample as one HTML file, opened from the disk in a dark window
+    context, page = opened(chromium, viewport={"width": 1280, "height": 900}, color_scheme="dark")
+    faults: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: faults.append(message.text))
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(saved.as_uri())
+    # WHEN it is read THEN the number is there, in the theme of the window, and a figure is drawn
+    page.wait_for_selector(".js-plotly-plot .main-svg")
+    assert "of the speed of light" in page.inner_text("main") and page.evaluate("document.documentElement.dataset.theme") == "dark"
+    # AND links, filters and the list of pages work as on the page; fields that need a server do not
+    page.click("nav >> text=Roofline")
+    page.wait_for_selector("h1:has-text('Roofline')")
+    assert page.locator("fieldset.fields").get_attribute("disabled") is not None
+    page.fill("main input[placeholder='Filter']", "addmm")
+    page.wait_for_selector("main >> text=aten::addmm")
+    page.click("nav >> text=Timeline")
+    page.wait_for_selector("h2:has-text('not in this file')")
+    page.go_back()
+    page.wait_for_selector("h1:has-text('Roofline')")
+    # AND a report in a cell of a notebook is the page of it alone, in a frame
+    cell = tmp_path / "notebook.html"
+    report = sol.open_capture(str(trace(tmp_path / "a.json"))).analyze("kernels")
+    cell.write_text(f"<!doctype html><meta charset='utf-8'>{report._repr_mimebundle_()['text/html']}")
+    page.goto(cell.as_uri())
+    shown = page.frame_locator("iframe")
+    shown.locator("main >> text=gemm").first.wait_for()
+    assert shown.locator("h1").inner_text() == "Kernels" and shown.locator("nav").count() == 0
+    # AND nothing was asked of anybody, and nothing went wrong
+    context.close()
+    assert faults == [] and [url for url in asked if not url.startswith(("file:", "data:", "blob:", "about:"))] == []
+
+
+def test_pages_in_firefox(saved: Path, tmp_path: Path) -> None:
+    if not FIREFOX:
+        missing("no Firefox; TB_SOL_FIREFOX names one (apt install firefox-esr)")
+    with firefox(tmp_path / "profile") as f:
+        # GIVEN the same file in a person's light theme WHEN opened THEN the number is there and a figure is drawn
+        f.theme(dark=False)
+        f.open(saved.as_uri())
+        f.wait("document.querySelector('.js-plotly-plot .main-svg')")
+        assert "33.4" in f.script("return document.querySelector('main').innerText")
+        light = f.script("return [document.documentElement.dataset.theme, getComputedStyle(document.body).backgroundColor]")
+        # AND it follows the person into the dark
+        f.theme(dark=True)
+        f.wait("document.documentElement.dataset.theme === 'dark'")
+        assert light == ["light", "rgb(246, 247, 249)"] != f.script("return ['light', getComputedStyle(document.body).backgroundColor]")
+        # AND links and keys work as on the page: a page of the list, its filter, and the help
+        f.click("nav a[href*='page=roofline']")
+        f.wait("document.querySelector('h1')?.innerText === 'Roofline'")
+        f.press("main input[placeholder='Filter']", "addmm")
+        f.wait("[...document.querySelectorAll('main td')].some((cell) => cell.innerText.includes('aten::addmm'))")
+        f.press("nav a[aria-current]", "?")
+        f.wait("document.querySelector('[role=dialog]')")
+        # AND nothing was asked of anybody, and nothing went wrong
+        assert f.faults() == []
