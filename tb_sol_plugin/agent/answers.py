@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from threading import RLock
 from typing import Any, Final, TypeAlias
 
 from tb_sol_plugin.cli.markdown import report_markdown
 from tb_sol_plugin.errors import BadQuery, NotFound
+from tb_sol_plugin.ingest.source import Progress
+from tb_sol_plugin.model import docs
 from tb_sol_plugin.model.answer import AnalysisRequest, Run, answer
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.recordings import Recording
@@ -31,8 +35,10 @@ from tb_sol_plugin.model.report import (
 )
 from tb_sol_plugin.model.rows import Bounds, Choice, TableRows
 from tb_sol_plugin.store.open import is_file, listing_of, open_run, options_for
+from tb_sol_plugin.store.processes import WATCHED
 from tb_sol_plugin.units import human
 from tb_sol_plugin.web.bounds import row_count
+from tb_sol_plugin.web.links import command_of, live_address, python_of, view_hash
 
 Plain: TypeAlias = "dict[str, Any]"
 
@@ -55,11 +61,36 @@ WORDS: Final = 3
 """Letters of a word that a question is matched by, at the least."""
 
 
-class Recordings:
-    """The runs of one logdir, by the names of its listing. Several threads may ask; recordings are read one after another."""
+_DONE: ContextVar[Callable[[float, float, str], None]] = ContextVar("tb_sol_done", default=lambda done, total, what: None)
 
-    def __init__(self, logdir: str, device: str = "") -> None:
-        self._logdir, self._device = logdir, device
+
+@contextmanager
+def watched(done: Callable[[float, float, str], None]) -> Iterator[None]:
+    """Tells how far what is asked inside has come: so much of so much, and of what. Raising Canceled from it ends the reading."""
+
+    def read(progress: Progress) -> None:
+        done(progress.bytes_read, progress.total_bytes, f"{progress.stage}, {human(progress.events, 'count')} events so far")
+
+    tokens = _DONE.set(done), WATCHED.set(read)
+    try:
+        yield
+    finally:
+        _DONE.reset(tokens[0])
+        WATCHED.reset(tokens[1])
+
+
+def _ranks_done(done: int, total: int) -> None:
+    _DONE.get()(done, total, f"{human(done, 'count')} of {human(total, 'count')} recordings")
+
+
+class Recordings:
+    """The runs of one logdir, by the names of its listing. Several threads may ask; recordings are read one after another.
+
+    device: limits used where a question names none. live: address of the page that shows the same logdir to people, "" where none does.
+    """
+
+    def __init__(self, logdir: str, device: str = "", live: str = "") -> None:
+        self._logdir, self._device, self._live = logdir, device, live_address(live)
         self._lock = RLock()
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._captures: OrderedDict[Recording, Capture] = OrderedDict()
@@ -101,12 +132,13 @@ class Recordings:
         if any(mark in raw.get("device_limits", "") for mark in "/\\"):
             raise BadQuery("device_limits is a key here, as H100_SXM", hint="leave it out for the recorded device", field="device_limits")
         with self._lock:
+            _DONE.get()(0, 1, "reading the recording")  # nobody may wait any more
             if item.scope == "capture":
                 return self.capture(run, worker).analyze(name, **raw)
             if item.scope == "none" and not run and not worker:
                 return answer(AnalysisRequest(name, raw))
             found = self.run(run)
-            return answer(AnalysisRequest(name, raw, self._shown(found, worker), found.name), found.source)
+            return answer(AnalysisRequest(name, raw, self._shown(found, worker), found.name, progress=_ranks_done), found.source)
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -189,6 +221,34 @@ class Recordings:
         out |= {"table": rows_of("compare", causes, limit=max(1, min(limit, MOST_ROWS)))} if causes is not None else {}
         return cut(out, USUAL, "table", "rows")
 
+    def window(
+        self, start_ns: int | None = None, end_ns: int | None = None, run: str = "", worker: str = "", steps: str = "", tracks: str = "",
+        group_by: str = "name", limit: int = ROWS,
+    ) -> Plain:  # fmt: skip
+        """Returns what lies in a window of the timeline, added up: times since the start of the recording, ns; of the steps where they
+        are open. tracks: paths with `;` between them, "" for all. group_by: name, category or track.
+        """
+        if start_ns is not None and end_ns is not None and end_ns <= start_ns:
+            raise BadQuery("the window ends before it begins", hint="give end_ns after start_ns", field="end_ns")
+        edges = {name: str(value) for name, value in (("start_ns", start_ns), ("end_ns", end_ns)) if value is not None}
+        options = {**edges, "tracks": tracks, "group_by": group_by}
+        return self.analyze("timeline_selection", run, worker, steps, options, limit=limit)
+
+    def link(self, name: str, run: str = "", worker: str = "", steps: str = "", options: Mapping[str, str] | None = None) -> Plain:
+        """Returns where a person sees the same: the address of the page, a link as Markdown, a command and a line of Python."""
+        report = self.report(name, run, worker, {**(options or {}), **({"step": steps} if steps else {})})
+        raw = {k: str(v) for k, v in (options or {}).items() if v}
+        where = {"run": run, "worker": worker, "step": steps, "device": raw.pop("device_limits", self._device)}
+        behind = view_hash(name, where, raw)
+        headline = report.headline if isinstance(report, Report) else report.because
+        lead = headline.replace("**", "").replace("`", "").replace("[", "(").replace("]", ")")
+        out: Plain = {"analysis": name, "headline": headline, "behind": behind}
+        if self._live:
+            out |= {"address": self._live + behind, "markdown": f"[{report.title}: {lead}]({self._live}{behind})"}
+        else:
+            out["note"] = "put `behind` after the address of TensorBoard or of `tb-sol serve`; `tb-sol mcp --live ADDRESS` writes it whole"
+        return out | {"command": command_of(name, where, raw), "python": python_of(name, where, raw)}
+
     def recommend_recording(self, question: str, run: str = "", worker: str = "") -> Plain:
         """Returns the analyses that answer a question, and what to record for those that lack data."""
         words = {w for w in _words(question) if len(w) >= WORDS and w not in COMMON}
@@ -206,6 +266,11 @@ class Recordings:
     def page(self, run: str, name: str) -> str:
         """Returns a page as Markdown."""
         return report_markdown(self.report(name, run, "", {}))
+
+
+def about(name: str) -> str:
+    """Returns what an analysis is, as Markdown: its question, parameters, numbers and columns. NotFound where there is none."""
+    return docs.page(get(name))
 
 
 def explain(metric: str) -> Plain:

@@ -38,7 +38,7 @@ COMMANDS = {
     "export": "a recording in the form of another tool",
     "serve": "the page of the SOL tab without TensorBoard",
     "index": "read all ranks of the runs of a logdir, so that pages over ranks open at once; on a Dask cluster where one is named",
-    "mcp": "answers agents about a logdir, by the Model Context Protocol over standard input and output",
+    "mcp": "answers agents about a logdir, by the Model Context Protocol: over standard input and output, or HTTP",
     "doctor": "what is installed, what was found in a logdir, what was not taken and why",
 }
 OWN_FLAGS = (
@@ -526,21 +526,27 @@ def _serve(options: argparse.Namespace) -> int:
 def _mcp_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("logdir", metavar="LOGDIR", help="logdir, run directory, trace file, or fsspec URL of one")
     parser.add_argument("--device", default="", metavar="KEY|PATH", help=DEVICE)
+    text = "answer by HTTP on a port of this machine (0: a free one) in place of standard input and output"
+    parser.add_argument("--http", type=int, nargs="?", const=0, default=None, metavar="PORT", help=text)
+    parser.add_argument("--live", default="", metavar="ADDRESS", help="of the page that shows LOGDIR to people, for links to it")
 
 
 def _mcp(options: argparse.Namespace) -> int:
     """Answers until the standard input ends. BadInput where there is no such logdir, or the SDK is not installed."""
+    from tb_sol_plugin.agent.answers import Recordings
     from tb_sol_plugin.store.open import is_file, options_for
 
     is_file(options.logdir, options_for(device=options.device))
+    recordings = Recordings(options.logdir, options.device, options.live)
     try:
-        from tb_sol_plugin.agent.server import make_server
+        from tb_sol_plugin.agent.server import make_server, serve_http
     except ImportError as error:
         what = f"the SDK of the Model Context Protocol is not there ({error.name})"
         raise BadInput(what, hint='pip install "tb_sol_plugin[mcp]"') from None
-    from tb_sol_plugin.agent.answers import Recordings
-
-    make_server(Recordings(options.logdir, options.device)).run("stdio")
+    if options.http is None:
+        make_server(recordings).run("stdio")
+    else:
+        serve_http(make_server(recordings), options.http, lambda text: print(text, flush=True))
     return 0
 
 

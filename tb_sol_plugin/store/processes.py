@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
@@ -282,8 +283,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 # `read_capture` is a plain function of plain data, so that any executor can run it: our `Workers`, a thread, Dask.
 
 
+WATCHED: ContextVar[Callable[[Progress], None] | None] = ContextVar("tb_sol_read", default=None)
+"""Told of reads in this process and context, a few times a second at most; raising Canceled from it ends the read."""
+
+
 class Canceled(Exception):
-    """Raised inside a read whose progress file was taken away: nobody waits for it any more."""
+    """Raised inside a read that nobody waits for any more."""
 
 
 @dataclass(frozen=True)
@@ -321,7 +326,7 @@ def read_capture(task: Task) -> Read:
     name = base_name(task.path)
     try:
         before = files.stat_parts(task.path, task.fs_options)
-        capture = ingest.read(task.path, fs_options=dict(task.fs_options), progress=_reporter(task.progress))
+        capture = ingest.read(task.path, fs_options=dict(task.fs_options), progress=_reporter(task.progress) or WATCHED.get())
         after = files.stat_parts(task.path, task.fs_options)
     except FileNotFoundError:
         raise BadInput("the file is not there any more", hint="scan the logdir again", file=name) from None

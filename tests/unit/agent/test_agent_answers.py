@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,16 +28,6 @@ def samples() -> Recordings:
 
 def size(answer: dict[str, Any]) -> int:
     return len(json.dumps(answer, ensure_ascii=False, indent=2))
-
-
-def test_the_dialogue_of_the_docs_is_what_is_answered(samples: Recordings) -> None:
-    # GIVEN the questions in docs/sharing.md WHEN each is asked THEN the answer there is the headline, without its marks
-    page = (ROOT / "docs" / "sharing.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| ([^|]*\?) \| `(\w+) (\{.*?\})` \| (.*?) \|$", page, re.MULTILINE)
-    assert {tool for _, tool, _, _ in rows} == {"analyze", "findings", "compare"} and len(rows) == 4
-    for _, tool, given, expected in rows:
-        found = getattr(samples, tool)(**json.loads(given))
-        assert re.sub(r"\*\*|`|\u202f", lambda m: " " if m[0] == "\u202f" else "", found["headline"]) == expected
 
 
 def test_every_analysis_answers_within_its_bound(samples: Recordings) -> None:
