@@ -100,12 +100,15 @@ def _as_text(report: Report | UnavailableReport) -> str:
 IN_NOTEBOOKS.update({"text/html": _show, "text/markdown": _as_markdown, "text/plain": _as_text})
 
 
-def save_html(what: Run | Capture | str, path: str, *, pages: str = "all", steps: str = "", with_paths: bool = False) -> None:
+def save_html(
+    what: Run | Capture | str, path: str, *, pages: str = "all", steps: str = "", with_paths: bool = False, live: str = ""
+) -> None:
     """Writes pages of a recording as one HTML file at `path`, which opens by a double click, without a server or network.
 
     what: a recording, a run (whose first recording is shown, with the pages over all its ranks), or the path of one. pages: names of
     analyses, each with query fields where it is to open with others, as `overview,kernels?group_by=name`; `all` that it has data for.
-    steps: one or a range, as `12` or `12-15`. with_paths: keep paths, host and user names, which are left out otherwise.
+    steps: one or a range, as `12` or `12-15`. with_paths: keep paths, host and user names, which are left out otherwise. live: address of
+    the page that shows the same, for readers who may open it.
     Raises NotFound for a name that is no analysis, BadQuery for a field that does not fit.
     """
     from tb_sol_plugin.web.html_file import html_file
@@ -113,9 +116,10 @@ def save_html(what: Run | Capture | str, path: str, *, pages: str = "all", steps
     run = open(what) if isinstance(what, str) else what
     if isinstance(run, Run):
         ranks = lambda name, raw: run.analyze(name, **raw)
-        made = html_file(run.first, pages.split(","), step=steps, with_paths=with_paths, workers=len(run.workers), ranks=ranks)
+        shown, workers = run.first, len(run.workers)
+        made = html_file(shown, pages.split(","), step=steps, with_paths=with_paths, live=live, workers=workers, ranks=ranks)
     else:
-        made = html_file(run, pages.split(","), step=steps, with_paths=with_paths)
+        made = html_file(run, pages.split(","), step=steps, with_paths=with_paths, live=live)
     with builtins.open(path, "wb") as file:
         file.write(made)
 

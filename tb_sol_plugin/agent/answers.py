@@ -90,7 +90,7 @@ class Recordings:
     """
 
     def __init__(self, logdir: str, device: str = "", live: str = "") -> None:
-        self._logdir, self._device, self._live = logdir, device, live_address(live)
+        self._logdir, self._device, self._live = logdir, device, live_address(live).partition("#")[0]
         self._lock = RLock()
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._captures: OrderedDict[Recording, Capture] = OrderedDict()

@@ -348,6 +348,8 @@ def _report_flags(parser: argparse.ArgumentParser) -> None:
     text = "pages of the file, as overview,roofline,kernels?group_by=name (default: all that the recording has data for)"
     page.add_argument("--pages", default="all", metavar="NAME,NAME", help=text)
     page.add_argument("--steps", default="", metavar="N|N-M", help="with --html: one step or a range (default: the whole recording)")
+    text = "with --html: address of the page that shows the same, for readers who may open it; it is kept as it is (default: none)"
+    page.add_argument("--live", default="", metavar="ADDRESS", help=text)
     page.add_argument("--with-paths", action="store_true", help="with --html: keep paths, host and user names (default: left out)")
 
 
@@ -362,8 +364,8 @@ def _report(options: argparse.Namespace) -> int:
 
         _write(story_markdown(open_one(options), command=f"tb-sol report {os.path.basename(options.path.rstrip('/'))} --markdown"))
         return 0
-    if options.pages != "all" or options.steps or options.with_paths:
-        raise BadQuery("--pages, --steps and --with-paths belong to --html", hint="add --html FILE")
+    if options.pages != "all" or options.steps or options.with_paths or options.live:
+        raise BadQuery("--pages, --steps, --with-paths and --live belong to --html", hint="add --html FILE")
     print_story(console(), open_one(options), rows=options.rows)
     return 0
 
@@ -379,7 +381,7 @@ def _html(options: argparse.Namespace) -> int:
     _note_devices(capture)
     made = html_file(
         capture, options.pages.split(","), step=options.steps, with_paths=options.with_paths, workers=len(run.workers),
-        ranks=lambda name, raw: answer(AnalysisRequest(name, raw, shown, run.name), run.source),
+        ranks=lambda name, raw: answer(AnalysisRequest(name, raw, shown, run.name), run.source), live=options.live,
     )  # fmt: skip
     replace(options.html, [made], field="output", hint="choose another --html")
     print(f"tb-sol: wrote {options.html}", file=sys.stderr)

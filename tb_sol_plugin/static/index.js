@@ -281,6 +281,58 @@ n$1 = { __e: function(n, t, r, u) {
 }, x$2.prototype.render = $, u$3 = [], f$3 = 0, o$3 = function(n, t) {
 	return n.__v.__b - t.__v.__b;
 }, e$2 = Symbol(), l$2 = /(PointerCapture)$|Capture$/i, c$2 = 0, a$3 = {};
+// src/api/tiles.ts
+var MAGIC$1 = "SLT1";
+var keyOf$2 = (track, z, i) => `${track}/${z}/${i}`;
+/** All tiles by track, level and place. */
+function tileParts(all) {
+	const out = /* @__PURE__ */ new Map();
+	const view = new DataView(all);
+	for (let at = 0; at < all.byteLength;) {
+		const end = at + 4 + view.getUint32(at, true);
+		const head = at + 12;
+		const base = head + view.getUint32(at + 8, true);
+		const { z, blocks } = JSON.parse(new TextDecoder().decode(new Uint8Array(all, head, base - head)));
+		blocks.forEach((block, k) => {
+			const to = k + 1 < blocks.length ? base + blocks[k + 1].offset : end;
+			out.set(keyOf$2(block.track, z, block.i), {
+				block,
+				body: new Uint8Array(all, base + block.offset, to - base - block.offset)
+			});
+		});
+		at = end;
+	}
+	return out;
+}
+/** An answer of the server with those of the tiles that are here. */
+function savedTiles(parts, z, from, to, tracks) {
+	const found = [];
+	for (let i = from; i <= to; i++) for (const track of tracks) {
+		const part = parts.get(keyOf$2(track, z, i));
+		if (part) found.push(part);
+	}
+	let offset = 0;
+	const blocks = found.map(({ block, body }) => {
+		const moved = {
+			...block,
+			offset
+		};
+		offset += body.length;
+		return moved;
+	});
+	const text = JSON.stringify({
+		v: 1,
+		z,
+		blocks
+	});
+	const header = new TextEncoder().encode(text + " ".repeat((4 - new TextEncoder().encode(text).length % 4) % 4));
+	const out = new Uint8Array(8 + header.length + offset);
+	out.set(new TextEncoder().encode(MAGIC$1));
+	new DataView(out.buffer).setUint32(4, header.length, true);
+	out.set(header, 8);
+	found.forEach(({ body }, k) => out.set(body, 8 + header.length + blocks[k].offset));
+	return out.buffer;
+}
 // src/api/file.ts
 var block = typeof document === "undefined" ? null : document.getElementById("tb-sol-data");
 /** Whether this page was saved as a file: nothing can be asked that is not in it. */
@@ -297,12 +349,25 @@ var saved = {
 	answers: {},
 	live: ""
 };
+var tiles = /* @__PURE__ */ new Map();
+/** The answer in which a script element holds what is gzip, in base64. */
+function unpacked(element) {
+	const packed = Uint8Array.from(atob(element.textContent.trim()), (c) => c.charCodeAt(0));
+	return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip")));
+}
 /** Unpacks what the page holds. Called once, before anything is asked. */
 async function openFile() {
 	if (!block) return;
-	const packed = Uint8Array.from(atob(block.textContent.trim()), (c) => c.charCodeAt(0));
-	const text = new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
-	saved = JSON.parse(await text);
+	saved = JSON.parse(await unpacked(block).text());
+	tiles = tileParts(await unpacked(document.getElementById("tb-sol-tiles")).arrayBuffer());
+}
+/** Address of the live page that a saved one came from, "" where it is not known. */
+var liveAddress = () => saved.live;
+/** The tiles of an address, as the server sends them: those that the file has. */
+function tilesIn(url) {
+	const query = new URLSearchParams(url.slice(url.indexOf("?")));
+	const [from, to] = query.get("i").split("-").map(Number);
+	return savedTiles(tiles, Number(query.get("z")), from, to ?? from, query.get("tracks").split(",").map(Number));
 }
 var WHERE = /* @__PURE__ */ new Set([
 	"run",
@@ -1180,7 +1245,7 @@ var ApiError = class extends Error {
 	}
 };
 /** `path?name=value` with empty values left out. */
-function address(path, query) {
+function address$1(path, query) {
 	const text = Object.entries(query).filter(([, v]) => v !== void 0 && v !== "").map(([k, v]) => `${encodeURIComponent(k)}=${encodeURIComponent(v)}`).join("&");
 	return text ? `${path}?${text}` : path;
 }
@@ -1238,31 +1303,31 @@ var where$1 = (w) => ({
 	capture: w.capture
 });
 var getRuns = (signal) => get("api/v1/runs", signal);
-var getAnalyses = (w, device = "", signal, wait = "") => get(address("api/v1/analyses", w ? {
+var getAnalyses = (w, device = "", signal, wait = "") => get(address$1("api/v1/analyses", w ? {
 	...where$1(w),
 	device_limits: device,
 	wait
 } : {}), signal);
-var getReport = (name, w, query, signal) => get(address(`api/v1/analysis/${encodeURIComponent(name)}`, {
+var getReport = (name, w, query, signal) => get(address$1(`api/v1/analysis/${encodeURIComponent(name)}`, {
 	...w && where$1(w),
 	...query,
 	tables: "pages"
 }), signal);
-var getFound = (w, text, device, signal) => get(address("api/v1/search", {
+var getFound = (w, text, device, signal) => get(address$1("api/v1/search", {
 	...where$1(w),
 	q: text,
 	device_limits: device
 }), signal);
 var getSummaries = (signal) => get("api/v1/summaries", signal);
 /** Where the whole report can be saved from. */
-var reportAddress = (name, w, query) => address(`api/v1/analysis/${encodeURIComponent(name)}`, {
+var reportAddress = (name, w, query) => address$1(`api/v1/analysis/${encodeURIComponent(name)}`, {
 	...w && where$1(w),
 	...query
 });
 function rowsAddress(name, w, query, rows) {
 	const plain = Object.fromEntries(Object.entries(rows).filter((e) => typeof e[1] === "string"));
 	const lists = Object.entries(rows).flatMap(([k, v]) => typeof v === "string" ? [] : v.map((one) => `&${k}=${encodeURIComponent(one)}`));
-	return address(`api/v1/table/${encodeURIComponent(name)}`, {
+	return address$1(`api/v1/table/${encodeURIComponent(name)}`, {
 		...w && where$1(w),
 		...query,
 		...plain
@@ -1279,12 +1344,12 @@ function getRows(name, w, query, rows, body, signal) {
 		signal
 	});
 }
-var postCancel = (w) => ask$1(address("api/v1/cancel", where$1(w)), { method: "POST" });
+var postCancel = (w) => ask$1(address$1("api/v1/cancel", where$1(w)), { method: "POST" });
 /** Says that this page waits no more, also while it is being closed. */
 var postLeave = () => inFile || navigator.sendBeacon("api/v1/leave");
 var postRescan = () => ask$1("api/v1/rescan", { method: "POST" });
-var traceAddress = (w) => address("api/v1/trace", where$1(w));
-var exportAddress = (w, form, more = {}) => address("api/v1/export", {
+var traceAddress = (w) => address$1("api/v1/trace", where$1(w));
+var exportAddress = (w, form, more = {}) => address$1("api/v1/export", {
 	...where$1(w),
 	form,
 	...more
@@ -1292,7 +1357,7 @@ var exportAddress = (w, form, more = {}) => address("api/v1/export", {
 function timelineAddress(route, at, query) {
 	const texts = Object.fromEntries(Object.entries(query).map(([k, v]) => [k, v === void 0 ? void 0 : String(v)]));
 	const lists = [...at.workers.map((w) => ["worker", w]), ...at.spans.map((s) => ["span", s])].filter(([, v]) => v);
-	return address(`api/v1/timeline${route && `/${route}`}`, {
+	return address$1(`api/v1/timeline${route && `/${route}`}`, {
 		run: at.run,
 		capture: at.capture,
 		...at.al && { al: at.al },
@@ -1307,12 +1372,14 @@ var getEvents = (at, query, signal) => get(timelineAddress("events", at, query),
 var getFlows = (at, query, signal) => get(timelineAddress("flows", at, query), signal);
 var getHits = (at, query, signal) => get(timelineAddress("search", at, query), signal);
 async function bytes(url, init) {
-	if (inFile) return fromFile(url);
 	const reply = await reach(url, init);
 	return reply.ok && reply.status !== 202 ? reply.arrayBuffer() : bodyOf$1(reply);
 }
-/** Tiles of the timeline, in bytes. */
-var getTiles = (at, query, signal) => bytes(timelineAddress("tiles", at, query), { signal });
+/** Tiles of the timeline, in bytes; of a saved page those that it has. */
+async function getTiles(at, query, signal) {
+	const url = timelineAddress("tiles", at, query);
+	return inFile ? tilesIn(url) : bytes(url, { signal });
+}
 /** A window of the timeline as a trace file. */
 var getTimelineFile = (at, query) => bytes(timelineAddress("export", at, query), {});
 // src/state/select.ts
@@ -11062,7 +11129,7 @@ var Loader = class {
 	source;
 	flights = /* @__PURE__ */ new Set();
 	queue = [];
-	/** tiles that the server could not make: not asked for again */
+	/** tiles that the server could not make, or a saved page does not have: not asked for again */
 	broken = /* @__PURE__ */ new Set();
 	stopped = false;
 	most = 4;
@@ -11115,11 +11182,13 @@ var Loader = class {
 			let began = performance.now();
 			for (const tile of readTiles(buffer)) {
 				this.source.arrived(tile);
+				keys.delete(keyOf(tile.track, tile.z, tile.i));
 				if (performance.now() - began > SLICE) {
 					await new Promise((done) => setTimeout(done, 0));
 					began = performance.now();
 				}
 			}
+			for (let i = from; i <= to; i++) for (const t of tracks) if (keys.has(keyOf(t, z, i)) && !this.source.has(t, z, i)) this.broken.add(keyOf(t, z, i));
 		} catch (error) {
 			if (!flight.stop.signal.aborted) {
 				for (const key of keys) this.broken.add(key);
@@ -11424,6 +11493,10 @@ var TimelineModel = class {
 				this.loader?.forgive();
 				this.drawn.value++;
 			}, RETRY);
+			return;
+		}
+		if (error instanceof ApiError && error.body.code === "not_in_file" && this.shape.peek()) {
+			this.notice.value = `This file has what is drawn, not all that is known of each event. ${error.body.hint ?? ""}`;
 			return;
 		}
 		this.error.value = error instanceof ApiError ? error : new ApiError({
@@ -14041,11 +14114,12 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }) {
 						type: "button",
 						class: `button ${table ? "on" : ""}`,
 						"aria-pressed": table,
-						"data-tip": "The events in view as a table (L)",
+						disabled: inFile,
+						"data-tip": inFile ? LIVE : "The events in view as a table (L)",
 						onClick: onTable,
 						children: "Table"
 					}),
-					/* @__PURE__ */ a(TraceFile, { model }),
+					!inFile && /* @__PURE__ */ a(TraceFile, { model }),
 					/* @__PURE__ */ a(More, {
 						model,
 						onHelp
@@ -14110,7 +14184,7 @@ function SearchField({ model, box }) {
 		class: "tl-search",
 		children: [/* @__PURE__ */ a("label", {
 			class: "find",
-			"data-tip": "Names on all rows, hidden ones too; /text/ is a regular expression (/)",
+			"data-tip": inFile ? LIVE : "Names on all rows, hidden ones too; /text/ is a regular expression (/)",
 			children: [
 				/* @__PURE__ */ a(Icon, { name: "search" }),
 				/* @__PURE__ */ a("input", {
@@ -14119,6 +14193,7 @@ function SearchField({ model, box }) {
 					type: "search",
 					placeholder: "Find by name",
 					"aria-label": "Find events by name",
+					disabled: inFile,
 					value: search.text,
 					onInput: (e) => void model.finder.find(e.currentTarget.value),
 					onKeyDown: keys
@@ -14156,20 +14231,17 @@ function hiddenHits(model) {
 }
 function More({ model, onHelp }) {
 	const { layout, hidden, pinned } = model.rows.arrangement.value;
-	const choices = [
-		{
-			value: "",
-			text: "By process"
-		},
-		{
-			value: "compact",
-			text: "Compact streams"
-		},
-		...(choice.value?.state === "chosen" ? choice.value.chosen.run.workers.length : 1) > 1 ? [{
-			value: "worker",
-			text: "All workers"
-		}] : []
-	];
+	const others = [{
+		value: "compact",
+		text: "Compact streams"
+	}, ...(choice.value?.state === "chosen" ? choice.value.chosen.run.workers.length : 1) > 1 ? [{
+		value: "worker",
+		text: "All workers"
+	}] : []];
+	const choices = [{
+		value: "",
+		text: "By process"
+	}, ...inFile ? [] : others];
 	return /* @__PURE__ */ a(Popover, {
 		button: /* @__PURE__ */ a(Icon, { name: "menu" }),
 		class: "ghost",
@@ -18163,15 +18235,16 @@ function saveReport(ready, paged) {
 	if (paged && from) downloadFrom(reportAddress(from.name, from.where, from.query), name);
 	else download(name, JSON.stringify(ready, null, 1), "application/json");
 }
-/** Where the pages come from as one file: this one as it is shown, with the others at their defaults. */
-function htmlAddress(w, all) {
+/** Where the pages come from as one file: this one as it is shown, with the others at their defaults. live: with the address of this page. */
+function htmlAddress(w, all, live = false) {
 	const { query, step, device } = view.peek();
 	const shown = new URLSearchParams(query).toString();
 	const pages = `${page.peek()}${shown && `?${shown}`}`;
 	return exportAddress(w, "html", {
 		pages: all ? `${pages},all` : pages,
 		step,
-		device_limits: device
+		device_limits: device,
+		live: live ? here() : ""
 	});
 }
 function Export() {
@@ -18228,25 +18301,38 @@ function Export() {
 						children: f.file
 					})]
 				})),
-				ready && where.value && !inFile && /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("a", {
-					class: "option",
-					href: htmlAddress(where.value, false),
-					download: true,
-					onClick: close,
-					children: ["This page as HTML file", /* @__PURE__ */ a("span", {
-						class: "note",
-						children: "opens without a server"
-					})]
-				}), /* @__PURE__ */ a("a", {
-					class: "option",
-					href: htmlAddress(where.value, true),
-					download: true,
-					onClick: close,
-					children: ["All pages as HTML file", /* @__PURE__ */ a("span", {
-						class: "note",
-						children: "opens without a server"
-					})]
-				})] }),
+				ready && where.value && !inFile && /* @__PURE__ */ a($, { children: [
+					/* @__PURE__ */ a("a", {
+						class: "option",
+						href: htmlAddress(where.value, false),
+						download: true,
+						onClick: close,
+						children: ["This page as HTML file", /* @__PURE__ */ a("span", {
+							class: "note",
+							children: "opens without a server"
+						})]
+					}),
+					/* @__PURE__ */ a("a", {
+						class: "option",
+						href: htmlAddress(where.value, true),
+						download: true,
+						onClick: close,
+						children: ["All pages as HTML file", /* @__PURE__ */ a("span", {
+							class: "note",
+							children: "opens without a server"
+						})]
+					}),
+					/* @__PURE__ */ a("a", {
+						class: "option",
+						href: htmlAddress(where.value, true, true),
+						download: true,
+						onClick: close,
+						children: ["All pages, with a link to this one", /* @__PURE__ */ a("span", {
+							class: "note",
+							children: "names this server"
+						})]
+					})
+				] }),
 				ready && where.value && !inFile && /* @__PURE__ */ a("a", {
 					class: "option",
 					href: exportAddress(where.value, "hatchet"),
@@ -18268,6 +18354,128 @@ function Export() {
 				}))
 			]
 		})
+	});
+}
+// src/state/ways.ts
+/** Stands where a person names the logdir. */
+var LOGDIR = "LOGDIR";
+var fields = (query) => Object.entries(query).filter(([, value]) => value !== "").sort(([a], [b]) => a < b ? -1 : 1);
+/** A word as a shell takes it. */
+var quoted = (word) => /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\"'\"'")}'`;
+/** The command that prints the same report. */
+function commandOf(v) {
+	const options = [...[
+		["run", v.run],
+		["worker", v.worker],
+		["span", v.span],
+		["step", v.step],
+		["device-limits", v.device]
+	].filter(([, value]) => value), ...fields(v.query).map(([name, value]) => [name.replaceAll("_", "-"), value])];
+	return [
+		"tb-sol",
+		"analyze",
+		v.page,
+		LOGDIR,
+		...options.flatMap(([name, value]) => [`--${name}`, quoted(value)]),
+		"--format",
+		"text"
+	].join(" ");
+}
+/** The line of Python that makes the same report. */
+function pythonOf(v) {
+	const text = JSON.stringify;
+	const run = `sol.open(${text(LOGDIR)}${v.run ? `, run=${text(v.run)}` : ""})`;
+	const named = [["worker", v.worker], ["span", v.span]].filter(([, value]) => value).map(([name, value]) => `c.${name} == ${text(value)}`);
+	const shown = named.length ? `next(c for c in ${run}.captures if ${named.join(" and ")})` : run;
+	const options = [...[["step", v.step], ["device_limits", v.device]].filter(([, value]) => value), ...fields(v.query)].map(([name, value]) => `${name}=${text(value)}`);
+	return `${shown}.analyze(${[text(v.page), ...options].join(", ")})`;
+}
+/** A link with the headline of the page as its words. */
+function markdownOf(title, headline, address) {
+	return `[${`${title}${headline && `: ${headline}`}`.replace(/\*\*|`/g, "").replace(/[[\]\\]/g, "\\$&").replace(/\s+/g, " ")}](${address.replaceAll("(", "%28").replaceAll(")", "%29")})`;
+}
+// src/pages/forms.tsx
+/** This view in the live page that a file was saved from: names of run and worker are those of its own address, a file may leave them out. */
+function liveHere() {
+	const [base = "", hash = ""] = liveAddress().split("#", 2);
+	const { run = "", worker = "", span = "" } = readHash(hash);
+	return base + writeHash("", encode({
+		...view.value,
+		run,
+		worker,
+		span
+	}));
+}
+var address = () => inFile ? liveHere() : here();
+function LinkForms() {
+	const r = report.value.value;
+	const ready = r?.available ? r : null;
+	const linked = !inFile || liveAddress() !== "";
+	const figures = ready?.sections.filter((s) => s.kind === "figure" && s.title) ?? [];
+	const forms = [
+		[
+			"Copy as Markdown link",
+			"with the headline",
+			() => markdownOf(ready.title, ready.headline ?? "", address())
+		],
+		[
+			"Copy as command",
+			"tb-sol analyze",
+			() => commandOf(view.peek())
+		],
+		[
+			"Copy as line of Python",
+			"for a notebook",
+			() => pythonOf(view.peek())
+		]
+	];
+	return /* @__PURE__ */ a(Popover, {
+		label: "Link in other forms",
+		tip: "Markdown, command, Python, pictures",
+		class: "ghost",
+		align: "right",
+		button: /* @__PURE__ */ a(Icon, { name: "down" }),
+		children: (close) => /* @__PURE__ */ a("div", {
+			class: "list",
+			children: [forms.slice(linked && ready ? 0 : 1).map(([label, note, text]) => /* @__PURE__ */ a("button", {
+				type: "button",
+				class: "option",
+				onClick: () => {
+					copyText(text(), "the text");
+					close();
+				},
+				children: [label, /* @__PURE__ */ a("span", {
+					class: "note",
+					children: note
+				})]
+			})), figures.flatMap((s) => ["png", "svg"].map((format) => /* @__PURE__ */ a("button", {
+				type: "button",
+				class: "option",
+				onClick: () => {
+					saveFigure(s, format, s.title);
+					close();
+				},
+				children: [s.title, /* @__PURE__ */ a("span", {
+					class: "note",
+					children: format.toUpperCase()
+				})]
+			})))]
+		})
+	});
+}
+/** In a saved page the way to the live one, where it is known. */
+function LiveLink() {
+	if (!inFile || !liveAddress()) return null;
+	return /* @__PURE__ */ a("a", {
+		class: "button",
+		href: liveHere(),
+		target: "_blank",
+		rel: "noopener noreferrer",
+		"data-tip": "This view in the live page, which needs its server",
+		children: [/* @__PURE__ */ a(Icon, { name: "link" }), /* @__PURE__ */ a("span", {
+			class: "word stays",
+			children: "Live page"
+		})]
 	});
 }
 // src/pages/kind.tsx
@@ -19188,15 +19396,22 @@ function Bar() {
 							/* @__PURE__ */ a("kbd", { children: SEARCH_KEY })
 						]
 					}),
-					c || needsNoRecording.value ? /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Copy, {
-						what: "the link",
-						label: "Copy link",
-						text: here,
-						children: [/* @__PURE__ */ a(Icon, { name: "link" }), /* @__PURE__ */ a("span", {
-							class: "word",
-							children: "Copy link"
-						})]
-					}), !slim.value && /* @__PURE__ */ a(Export, {})] }) : /* @__PURE__ */ a("button", {
+					c || needsNoRecording.value ? /* @__PURE__ */ a($, { children: [
+						/* @__PURE__ */ a(LiveLink, {}),
+						/* @__PURE__ */ a("span", {
+							class: "link-forms",
+							children: [/* @__PURE__ */ a(Copy, {
+								what: "the link",
+								label: "Copy link",
+								text: here,
+								children: [/* @__PURE__ */ a(Icon, { name: "link" }), /* @__PURE__ */ a("span", {
+									class: "word",
+									children: "Copy link"
+								})]
+							}), !slim.value && /* @__PURE__ */ a(LinkForms, {})]
+						}),
+						!slim.value && /* @__PURE__ */ a(Export, {})
+					] }) : /* @__PURE__ */ a("button", {
 						type: "button",
 						class: "button",
 						onClick: () => void rescan(),

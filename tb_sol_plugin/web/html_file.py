@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import chain
 from typing import Final, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -25,14 +26,16 @@ from tb_sol_plugin.errors import BadQuery, SolError
 from tb_sol_plugin.model.answer import answer_capture
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import parse
-from tb_sol_plugin.model.registry import Analysis, availability, get, registry
-from tb_sol_plugin.model.report import Notice, Report, TableSection, UnavailableReport
+from tb_sol_plugin.model.registry import Analysis, availability, described, get, registry
+from tb_sol_plugin.model.report import Notice, Report, TableSection, TimelineSection, UnavailableReport
 from tb_sol_plugin.redact import text
 from tb_sol_plugin.version import __version__
 from tb_sol_plugin.web import wire
 from tb_sol_plugin.web.bounds import bounded, first_rows, row_count
 from tb_sol_plugin.web.http import CUSTOM_PLOTLY, STATIC
+from tb_sol_plugin.web.links import live_address
 from tb_sol_plugin.web.listings import catalog, offered_analyses
+from tb_sol_plugin.web.timeline_file import FINGERPRINT, saved_timeline
 
 Raw: TypeAlias = "dict[str, str]"
 AnswerRanks: TypeAlias = Callable[[str, Mapping[str, str]], "Report | UnavailableReport"]
@@ -40,8 +43,9 @@ AnswerRanks: TypeAlias = Callable[[str, Mapping[str, str]], "Report | Unavailabl
 
 FIRST: Final = "overview"
 EVERY: Final = "all"
-LIVE_ONLY: Final = ("timeline", "links")
-"""Analyses whose pages ask a server for more than their report."""
+LIVE_ONLY: Final = ("links",)
+"""Analyses whose pages ask a server for more than their report and the timeline."""
+TIMELINE: Final = "timeline"
 MOST_ROWS: Final = 10_000
 """Rows of a table in a file."""
 MOST_PAGE: Final = 4_000_000
@@ -82,28 +86,43 @@ def html_file(
 
     pages: names of analyses, each with the query fields that differ from those the page opens with, as `kernels?group_by=name`; `all`:
     every one that the recording has data for. step, device: as chosen in the selection bar. with_paths: keep paths, host and user names.
-    workers: of the run, over which `ranks` answers. live: address of the page itself, where a reader can reach it.
+    workers: of the run, over which `ranks` answers. live: address of the page itself, where a reader can reach it: it is kept as it is.
     Raises NotFound for a name that is no analysis and BadQuery for a field that does not fit.
     """
+    live = live_address(live)
     shown = capture if with_paths else anonymous(capture)
     common = {name: value for name, value in (("step", step), ("device_limits", device)) if value}
     chosen = _chosen(pages, common, shown, workers if ranks else 1)
     answers: dict[str, msgspec.Raw] = {}
-    size = 0
+    size, timelines = 0, []
     for page in chosen:
-        body = _answer(page, shown, ranks, MOST_PAGE if size < MOST_DATA else SMALL_PAGE)
+        report = _report(page, shown, ranks)
+        if isinstance(report, Report):
+            timelines += [(page.item.name != TIMELINE, s) for s in report.sections if isinstance(s, TimelineSection)]
+        body = bounded(report, most=MOST_PAGE if size < MOST_DATA else SMALL_PAGE)
         size += len(body)
         answers[name_of(f"api/v1/analysis/{page.item.name}", page.raw)] = msgspec.Raw(body)
+    tiles = b""
+    if timelines and (saved := saved_timeline(shown, _window(min(timelines, key=lambda one: one[0])[1]))):
+        answers[name_of("api/v1/timeline", {})] = msgspec.Raw(saved.shape)
+        answers[name_of("api/v1/timeline/names", {"fp": FINGERPRINT})] = msgspec.Raw(saved.names)
+        tiles = saved.tiles
     there = {page.item.name for page in chosen}
     limits = {"device_limits": device} if device else {}
     offered = msgspec.Raw(msgspec.json.encode(_offered(offered_analyses(shown, device, workers), there)))
     answers |= {name_of("api/v1/analyses", {}): offered, name_of("api/v1/analyses", limits): offered}
     answers[name_of("api/v1/runs", {})] = msgspec.Raw(msgspec.json.encode(_runs(shown)))
-    body = msgspec.json.encode({"answers": answers, "live": live})
+    body = msgspec.json.encode(answers)
     if not with_paths:
         body = without_places(body.decode(), names_of(capture)).encode()
+    body = b'{"answers":%s,"live":%s}' % (body, msgspec.json.encode(live))
     start = {"page": chosen[0].item.name if chosen else FIRST, "step": step, "device": device}
-    return _document(body, {k: v for k, v in start.items() if v}, shown.run or "Speed of light")
+    return _document(body, {k: v for k, v in start.items() if v}, shown.run or "Speed of light", tiles=tiles)
+
+
+def _window(section: TimelineSection) -> tuple[int, int] | None:
+    """Returns the stretch of time that a timeline opens with, None for everything."""
+    return (section.start_ns, section.end_ns) if section.start_ns is not None and section.end_ns is not None else None
 
 
 def name_of(path: str, query: Mapping[str, str]) -> str:
@@ -141,8 +160,8 @@ def _page_defaults(item: Analysis) -> Raw:
     return {f.name: f.page for f in item.fields if f.page and f.page != f.default and f.name not in item.query.LOCAL}
 
 
-def _answer(page: Chosen, capture: Capture, ranks: AnswerRanks | None, most: int) -> bytes:
-    """Returns the report of a page as JSON. One that fails does not cost the others."""
+def _report(page: Chosen, capture: Capture, ranks: AnswerRanks | None) -> Report | UnavailableReport:
+    """Returns the report of a page, no table too long. One that fails does not cost the others."""
     item = page.item
     try:
         report = ranks(item.name, page.raw) if item.scope == "ranks" and ranks is not None else answer_capture(item.name, capture, page.raw)
@@ -153,7 +172,7 @@ def _answer(page: Chosen, capture: Capture, ranks: AnswerRanks | None, most: int
     except Exception as error:
         because = f"it failed ({type(error).__name__})"
         report = UnavailableReport(analysis=item.name, title=item.title, because=because, record_it_with="tb-sol analyze says more")
-    return bounded(_shortened(report) if isinstance(report, Report) else report, most=most)
+    return _shortened(report) if isinstance(report, Report) else report
 
 
 def _shortened(report: Report) -> Report:
@@ -205,12 +224,27 @@ def anonymous(capture: Capture) -> Capture:
 
 
 def names_of(capture: Capture) -> list[str]:
-    """Returns names of host, worker, span and file of a recording that are no common words, the longest first."""
+    """Returns names of host, worker, span and file of a recording that are no common words, the longest first.
+
+    A host whose name is letters alone counts too, unless the page itself has that word; other names of letters alone do not: a file is
+    often called as the model is.
+    """
     host = capture.facts.host_name
     file = os.path.basename(capture.facts.file)
-    found = {host, host.partition(".")[0], capture.worker, capture.span, file, file.partition(".")[0]}
-    found |= {re.split(r"_\d+$|\.\d+$", name)[0] for name in (capture.worker, file.partition(".")[0])}
-    return sorted((n for n in found if len(n) > 3 and not _PLAIN_NAME.fullmatch(n)), key=lambda n: (-len(n), n))
+    found = {host, capture.worker, capture.span, file, file.partition(".")[0]}
+    stems = (capture.worker, file.partition(".")[0])
+    hosts = {host.partition(".")[0], *(stem for name in stems if (stem := re.split(r"_\d+$|\.\d+$", name)[0]) != name)}
+    plain = {n for n in hosts if len(n) > 2 and n.isalpha() and n.lower() not in _words_of_the_page()}
+    rare = {n for n in found | hosts if len(n) > 3 and not _PLAIN_NAME.fullmatch(n)}
+    return sorted(plain | rare, key=lambda n: (-len(n), n))
+
+
+@cache
+def _words_of_the_page() -> frozenset[str]:
+    """Words that the page is made of: its code and styles, and all that the catalog of analyses says. Lower case."""
+    listed = msgspec.json.encode(catalog()).decode() + msgspec.json.encode(described()).decode()
+    texts = (*_built()[1:], listed)
+    return frozenset(word.lower() for word in chain.from_iterable(re.findall(r"[A-Za-z]{3,}", text) for text in texts))
 
 
 def without_places(line: str, names: Sequence[str] = ()) -> str:
@@ -221,7 +255,7 @@ def without_places(line: str, names: Sequence[str] = ()) -> str:
     line = _HOME.sub("…/", _PATH.sub(_short_path, line))
     if names:
         known = "|".join(map(re.escape, names))
-        line = re.sub(rf"(?<![A-Za-z0-9])(?:{known})(?![A-Za-z0-9])", "recording", line)
+        line = re.sub(rf"(?<![A-Za-z0-9])(?:{known})(?![A-Za-z0-9])(?!\":)", "recording", line)  # not the name of a field
     return line
 
 
@@ -268,7 +302,7 @@ for (const [id, type] of [["tb-sol-plotly", "text/javascript"], ["tb-sol-page", 
 """
 
 
-def _document(data: bytes, start: Mapping[str, str], title: str, *, alone: bool = False) -> bytes:
+def _document(data: bytes, start: Mapping[str, str], title: str, *, alone: bool = False, tiles: bytes = b"") -> bytes:
     """Returns the whole file. Scripts are named in its policy by what they are, so that no other one runs."""
     plotly, page, style = _built()
     allowed = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in (plotly, page, _LOADER))
@@ -288,6 +322,7 @@ def _document(data: bytes, start: Mapping[str, str], title: str, *, alone: bool 
 <body>
 <noscript>This page needs JavaScript. The same numbers: tb-sol report PATH</noscript>
 <script type="text/plain" id="tb-sol-data" data-start="{pairs}" data-alone="{str(alone).lower()}">{_packed(data)}</script>
+<script type="text/plain" id="tb-sol-tiles">{_packed(tiles)}</script>
 <script type="text/plain" id="tb-sol-plotly">{_packed(plotly.encode())}</script>
 <script type="text/plain" id="tb-sol-page">{_packed(page.encode())}</script>
 <script type="module">{_LOADER}</script>

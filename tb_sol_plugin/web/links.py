@@ -17,8 +17,8 @@ _PLAIN: Final = ",/:+~*'()!"
 
 
 def live_address(text: str) -> str:
-    """Returns the address of a live page without what stands behind `#`, "" for none. BadQuery for one that is not of the web."""
-    address = text.strip().partition("#")[0]
+    """Returns the address of a live page, "" for none. BadQuery for one that is not of the web."""
+    address = text.strip()
     parts = urlsplit(address)
     if address and (parts.scheme not in ("http", "https") or not parts.hostname or parts.password is not None):
         raise BadQuery(f"no address of a page: {text[:60]!r}", hint="give one as https://host/path, without a password", field="live")

@@ -170,6 +170,7 @@ _FORM = _query(
 _SAVED = [
     _query("pages", "with html: names of analyses as NAME?FIELD=VALUE, joined by commas", {"type": "string", "default": "all"}),
     _query("step", "with html: one step or a range", {"type": "string"}),
+    _query("live", "with html: address of the page that shows the same, for readers who may open it", {"type": "string"}),
     _LIMITS,
 ]
 _BY = _query(

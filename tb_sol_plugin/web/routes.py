@@ -307,7 +307,7 @@ def export() -> Response:
     """Returns a recording in another form: `hatchet`, the tree that Proton writes, or `html`, its pages as one file."""
     from tb_sol_plugin.metrics.hatchet import hatchet
 
-    only(*WHICH, "form", "by", "pages", "step", "device_limits", "wait")
+    only(*WHICH, "form", "by", "pages", "step", "device_limits", "live", "wait")
     form, by = request.args.get("form", "hatchet"), request.args.get("by", "auto")
     if form == "html":
         return _html_page()
@@ -334,6 +334,7 @@ def _html_page() -> Response:
     made = html_file(
         capture, request.args.get("pages", "all").split(","), step=request.args.get("step", ""), device=limits_asked(),
         workers=c.store.worker_count(recording), ranks=lambda name, raw: collect(AnalysisRequest(name, raw, recording), source).report(),
+        live=request.args.get("live", ""),
     )  # fmt: skip
     response = Response(made, content_type="text/html; charset=utf-8", headers={"Cache-Control": "no-store"})
     request.environ["sol.content_type"] = response.content_type

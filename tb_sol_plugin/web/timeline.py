@@ -114,12 +114,14 @@ def timeline() -> Response:
     seen = shown()
     for one in seen.workers.timelines:
         one.read_ahead(lanes=len(seen.workers.timelines) <= SUMMARIZED)
-    made = context().memo.get(("timeline", seen.fingerprint), lambda: pack_json(_timeline(seen)))
+    query = "&".join(f"{k}={_quoted(v)}" for k in ("run", "worker", "span", "al", "lay") for v in request.args.getlist(k) if v)
+    names_url = f"api/v1/timeline/names?{query}&fp={seen.fingerprint}"
+    made = context().memo.get(("timeline", seen.fingerprint), lambda: pack_json(shape_of(seen.workers, seen.fingerprint, names_url)))
     return reply(made, request)
 
 
-def _timeline(seen: Shown) -> shapes.TimelineShape:
-    w = seen.workers
+def shape_of(w: Workers, fingerprint: str, names_url: str) -> shapes.TimelineShape:
+    """Returns tracks, steps, phases and categories of timelines; fingerprint: of their state, names_url: where their names are."""
     tracks: list[shapes.TrackShape] = []
     steps, phases, outliers, focus = [], [], [], []
     for worker, (one, moved) in enumerate(zip(w.timelines, w.alignment, strict=True)):
@@ -141,7 +143,6 @@ def _timeline(seen: Shown) -> shapes.TimelineShape:
         focus.append((low + by, high + by))
         outliers += [shapes.OutlierShape(time + by, count) for time, count in far]
     notice = _cut_to_fit({"rows": (tracks, _ROOM), "steps": (steps, _ROOM // 2), "phases": (phases, _ROOM // 2)})
-    query = "&".join(f"{k}={_quoted(v)}" for k in ("run", "worker", "span", "al", "lay") for v in request.args.getlist(k) if v)
     origin = w.origin_ns
     return shapes.TimelineShape(
         origin_ns="" if origin is None else str(origin),
@@ -149,7 +150,7 @@ def _timeline(seen: Shown) -> shapes.TimelineShape:
         span_ns=w.span_ns,
         focus=(min(a for a, _ in focus), max(b for _, b in focus)),
         outliers=outliers[:100],
-        fingerprint=seen.fingerprint,
+        fingerprint=fingerprint,
         alignment=[
             shapes.AlignmentShape(a.worker, a.span, a.offset_ns, a.method, a.uncertainty_ns, a.text) for a in w.alignment
         ],
@@ -161,7 +162,7 @@ def _timeline(seen: Shown) -> shapes.TimelineShape:
         categories=[shapes.CategoryShape(*one, of="" if i < len(CATEGORIES) else CATEGORIES[COMPUTE][0]) for i, one in enumerate(SHOWN)],
         events=sum(len(t.events) for t in w.timelines),
         names=len(w.names),
-        names_url=f"api/v1/timeline/names?{query}&fp={seen.fingerprint}",
+        names_url=names_url,
         perfetto=perfetto.address(),
         notice=notice,
     )
@@ -188,11 +189,11 @@ def names() -> Response:
     """Returns the distinct names of events."""
     only(*_WHICH)
     seen = shown()
-    made = context().memo.get(("timeline.names", seen.fingerprint), lambda: pack_json(_names(seen.workers)))
+    made = context().memo.get(("timeline.names", seen.fingerprint), lambda: pack_json(names_of(seen.workers)))
     return reply(made, request, cache=_kept())
 
 
-def _names(w: Workers) -> shapes.NamesShape:
+def names_of(w: Workers) -> shapes.NamesShape:
     """Returns the names; of too many or too long ones the middle of each is left out, or the last of them."""
     found, categories = w.names, w.name_shown
     short = _short_names(found, w.name_categories)
@@ -275,7 +276,7 @@ def _blocks(seen: Shown, track: int, z: int, first: int, last: int) -> list[tile
             found = kept()
             if lacking := [i for i in keys if i not in found]:
                 low, high = lacking[0], lacking[-1]
-                for i, block in zip(range(low, high + 1), _made(seen.workers, track, z, low, high), strict=True):
+                for i, block in zip(range(low, high + 1), tiles_made(seen.workers, track, z, low, high), strict=True):
                     found[i] = block
                     memo.put(keys[i], block)
     return [found[i] for i in keys]
@@ -293,7 +294,7 @@ def _bounded(parts: Iterable[P], size: Callable[[P], int]) -> list[P]:
     return out
 
 
-def _made(workers: Workers, track: int, z: int, first: int, last: int) -> list[tiles.Block]:
+def tiles_made(workers: Workers, track: int, z: int, first: int, last: int) -> list[tiles.Block]:
     """Returns the tiles of a track from one to another at a level."""
     one, shape, local, offset = workers.at(track)
     begins = [(i << (z + TILE)) - offset for i in range(first, last + 1)]

@@ -21,6 +21,7 @@ from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.web.routes import create_app
 from tests.support import memory_snapshot, proton_profile, sol_builder
+from tests.support.html_file import packed
 
 TAIL = "aBcDeFgHiJkLmNoPqRsTuVwXyZ0123"
 
@@ -140,6 +141,8 @@ def answers(root: Path, cache: Path) -> Iterator[tuple[str, bytes]]:
                 yield "run", client.get("/api/v1/run", query_string=query).data
                 yield "search", client.get("/api/v1/search", query_string={**query, "q": "ghp"}).data
                 yield "export", client.get("/api/v1/export", query_string=query).data
+                page = client.get("/api/v1/export", query_string={**query, "form": "html"}).data
+                yield "page as a file", b"".join((page, packed(page, "data"), packed(page, "tiles")))
                 yield "summaries", client.get("/api/v1/summaries", query_string=query).data
                 yield from timeline_answers(client, query)
                 for item in (listed.get_json() or {}).get("analyses", []):
@@ -219,5 +222,5 @@ def test_no_planted_token_comes_out_anywhere(
     assert sum(b"[redacted]" in body for _, body in bodies) > 20
     assert len(list(written.iterdir())) >= 6 and "usage:" not in printed.err
     there = {where.partition(" ")[0] for where, _ in bodies} | {where for where, _ in bodies}
-    assert {"timeline/names", "timeline/event", "timeline/export", "cache timeline.json"} <= there and list(written.glob("*.gz"))
+    assert {"page as a file", "timeline/names", "timeline/event", "timeline/export", "cache timeline.json"} <= there and list(written.glob("*.gz"))
     assert list((tmp_path / "cache" / "answers").rglob("*.part"))

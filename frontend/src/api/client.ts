@@ -1,6 +1,6 @@
 // The only file that talks to the server, or, in a page that was saved as a file, to what it holds. Every address is relative: path prefixes
 // and proxies work by that.
-import { inFile, savedAnswer } from "./file";
+import { inFile, savedAnswer, tilesIn } from "./file";
 import type { EventDetail, EventPage, Flows, Hits, Names, TimelineShape } from "./timeline";
 import type { Analyses, ErrorBody, Found, Progress, Report, Runs, Summaries, TablePage, Unavailable } from "./types";
 
@@ -145,12 +145,14 @@ export const getFlows = (at: Places, query: TimelineQuery, signal?: AbortSignal)
 export const getHits = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<Hits> => get<Hits>(timelineAddress("search", at, query), signal);
 
 async function bytes(url: string, init: RequestInit): Promise<ArrayBuffer> {
-  if (inFile) return fromFile<ArrayBuffer>(url);
   const reply = await reach(url, init);
   return reply.ok && reply.status !== 202 ? reply.arrayBuffer() : bodyOf<never>(reply);
 }
 
-/** Tiles of the timeline, in bytes. */
-export const getTiles = (at: Places, query: TimelineQuery, signal: AbortSignal): Promise<ArrayBuffer> => bytes(timelineAddress("tiles", at, query), { signal });
+/** Tiles of the timeline, in bytes; of a saved page those that it has. */
+export async function getTiles(at: Places, query: TimelineQuery, signal: AbortSignal): Promise<ArrayBuffer> {
+  const url = timelineAddress("tiles", at, query);
+  return inFile ? tilesIn(url) : bytes(url, { signal });
+}
 /** A window of the timeline as a trace file. */
 export const getTimelineFile = (at: Places, query: TimelineQuery): Promise<ArrayBuffer> => bytes(timelineAddress("export", at, query), {});

@@ -1,5 +1,6 @@
 // The second source of answers: a page that was saved as one HTML file holds them itself, and asks nobody.
 import type { ErrorBody } from "./types";
+import { savedTiles, type TilePart, tileParts } from "./tiles";
 
 /** What a saved page holds. answers: bodies by the address they would come from, without recording and empty values, sorted. */
 interface Saved {
@@ -23,13 +24,29 @@ export const LIVE = "in the live page";
 export const startPairs = (): Record<string, string> => JSON.parse(block?.dataset["start"] ?? "{}") as Record<string, string>;
 
 let saved: Saved = { answers: {}, live: "" };
+let tiles: ReadonlyMap<string, TilePart> = new Map();
+
+/** The answer in which a script element holds what is gzip, in base64. */
+function unpacked(element: Element): Response {
+  const packed = Uint8Array.from(atob(element.textContent!.trim()), (c) => c.charCodeAt(0));
+  return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip")));
+}
 
 /** Unpacks what the page holds. Called once, before anything is asked. */
 export async function openFile(): Promise<void> {
   if (!block) return;
-  const packed = Uint8Array.from(atob(block.textContent!.trim()), (c) => c.charCodeAt(0));
-  const text = new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
-  saved = JSON.parse(await text) as Saved;
+  saved = JSON.parse(await unpacked(block).text()) as Saved;
+  tiles = tileParts(await unpacked(document.getElementById("tb-sol-tiles")!).arrayBuffer());
+}
+
+/** Address of the live page that a saved one came from, "" where it is not known. */
+export const liveAddress = (): string => saved.live;
+
+/** The tiles of an address, as the server sends them: those that the file has. */
+export function tilesIn(url: string): ArrayBuffer {
+  const query = new URLSearchParams(url.slice(url.indexOf("?")));
+  const [from, to] = query.get("i")!.split("-").map(Number);
+  return savedTiles(tiles, Number(query.get("z")), from!, to ?? from!, query.get("tracks")!.split(",").map(Number));
 }
 
 const WHERE = new Set(["run", "worker", "span", "capture", "tables", "wait"]);

@@ -20,6 +20,7 @@ import { slim } from "../ui/width";
 import { BasePick } from "./base";
 import { CapturePick } from "./capture";
 import { Export } from "./export";
+import { LinkForms, LiveLink } from "./forms";
 import { kindOf, KindBadge, hasSeveralKinds, isMemoryOnly } from "./kind";
 import { distinctParts } from "../sections/table/names";
 import { Limits } from "./limits";
@@ -64,7 +65,8 @@ export function Bar(): JSX.Element {
         {list && <button type="button" class="button seek" aria-label={`Search ${SEARCH_KEY}`} aria-haspopup="dialog" aria-keyshortcuts="Control+K Meta+K" data-tip="Search pages, runs, findings, kernels, operators, modules" onClick={() => { searchOpen.value = true; }}><Icon name="search" /><span class="word stays">Search</span>{" "}<kbd>{SEARCH_KEY}</kbd></button>}
         {c || needsNoRecording.value ? (
           <>
-            <Copy what="the link" label="Copy link" text={here}><Icon name="link" /><span class="word">Copy link</span></Copy>
+            <LiveLink />
+            <span class="link-forms"><Copy what="the link" label="Copy link" text={here}><Icon name="link" /><span class="word">Copy link</span></Copy>{!slim.value && <LinkForms />}</span>
             {!slim.value && <Export />}
           </>
         ) : (

@@ -4,7 +4,7 @@ import { exportAddress, reportAddress, traceAddress, type Where } from "../api/c
 import { inFile } from "../api/file";
 import type { Report, TableSection } from "../api/types";
 import { report, requestOf, runs, where } from "../state/data";
-import { page, view } from "../state/view";
+import { here, page, view } from "../state/view";
 import { download, downloadFrom } from "../ui/download";
 import { Icon } from "../ui/icons";
 import { Popover } from "../ui/popover";
@@ -19,12 +19,12 @@ function saveReport(ready: Report, paged: boolean): void {
   else download(name, JSON.stringify(ready, null, 1), "application/json");
 }
 
-/** Where the pages come from as one file: this one as it is shown, with the others at their defaults. */
-function htmlAddress(w: Where, all: boolean): string {
+/** Where the pages come from as one file: this one as it is shown, with the others at their defaults. live: with the address of this page. */
+function htmlAddress(w: Where, all: boolean, live = false): string {
   const { query, step, device } = view.peek();
   const shown = new URLSearchParams(query).toString();
   const pages = `${page.peek()}${shown && `?${shown}`}`;
-  return exportAddress(w, "html", { pages: all ? `${pages},all` : pages, step, device_limits: device });
+  return exportAddress(w, "html", { pages: all ? `${pages},all` : pages, step, device_limits: device, live: live ? here() : "" });
 }
 
 export function Export(): JSX.Element {
@@ -51,6 +51,7 @@ export function Export(): JSX.Element {
             <>
               <a class="option" href={htmlAddress(where.value, false)} download onClick={close}>This page as HTML file<span class="note">opens without a server</span></a>
               <a class="option" href={htmlAddress(where.value, true)} download onClick={close}>All pages as HTML file<span class="note">opens without a server</span></a>
+              <a class="option" href={htmlAddress(where.value, true, true)} download onClick={close}>All pages, with a link to this one<span class="note">names this server</span></a>
             </>
           )}
           {ready && where.value && !inFile && <a class="option" href={exportAddress(where.value, "hatchet")} download onClick={close}>Hatchet profile (JSON)<span class="note">for Hatchet and proton-viewer</span></a>}

@@ -66,4 +66,17 @@ describe("requests for tiles", () => {
     loader.want([one(5, 7, 1)], 5);
     expect(sent.map((s) => [s.from, s.signal.aborted]).slice(3)).toEqual([[1, true], [7, false]]);
   });
+
+  test("GIVEN an answer that lacks a tile WHEN it is wanted again THEN it is not asked for again, until told so", async () => {
+    const { loader, sent, have } = made();
+    loader.want([one(3, 0, 1)], 3);
+    sent[0]!.answer();
+    have.clear(); // a saved page has no such tile
+    await soon();
+    loader.want([one(3, 0, 1)], 3);
+    expect(sent.length).toBe(1);
+    loader.forgive();
+    loader.want([one(3, 0, 1)], 3);
+    expect(sent.length).toBe(2);
+  });
 });

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 import html
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
@@ -17,17 +15,9 @@ from flask.testing import FlaskClient
 import tb_sol_plugin as sol
 from tb_sol_plugin.cli.command import main
 from tb_sol_plugin.web import html_file as H
+from tb_sol_plugin.web import timeline_file as T
+from tests.support.html_file import inside, packed, tiles_inside, tiles_of
 from tests.support.tiny import EVENTS, trace
-
-
-def unpacked(data: bytes) -> bytes:
-    return gzip.decompress(base64.b64decode(data))
-
-
-def inside(file: bytes) -> tuple[dict[str, Any], dict[str, str]]:
-    """What the page unpacks: its answers by name, and what it shows first."""
-    (start, data) = re.findall(rb'id="tb-sol-data" data-start="([^"]*)" data-alone="[a-z]*">([^<]*)</script>', file)[0]
-    return json.loads(unpacked(data))["answers"], json.loads(html.unescape(start.decode()))
 
 
 def test_the_server_gives_out_a_file_with_its_own_answers(shared: FlaskClient) -> None:
@@ -45,10 +35,21 @@ def test_the_server_gives_out_a_file_with_its_own_answers(shared: FlaskClient) -
     # AND pages over all ranks are there, those that need a server are gray, and one worker is listed
     assert "api/v1/analysis/ranks" in {k.partition("\n")[0] for k in answers}
     infos = {a["name"]: a for a in answers["api/v1/analyses"]["analyses"]}
-    assert infos["overview"]["available"] and not infos["timeline"]["available"] and infos["timeline"]["because"] == H.NOT_HERE
+    assert infos["overview"]["available"] and infos["timeline"]["available"]
+    assert not infos["links"]["available"] and infos["links"]["because"] == H.NOT_HERE
     (run,) = answers["api/v1/runs"]["runs"]
     assert run["name"] == "job" and len(run["workers"]) == 1
-    # AND what does not fit is refused
+    # AND the timeline has its rows, its names and its tiles, which are those of the server
+    shape, names = answers["api/v1/timeline"], answers["api/v1/timeline/names\nfp=file"]
+    there = shared.get("/api/v1/timeline?run=job&worker=rank2&wait=20").json
+    assert names["names"] and [t["path"].partition("/")[2] for t in shape["tracks"]] == [t["path"].partition("/")[2] for t in there["tracks"]]
+    tiles = tiles_inside(reply.data)
+    assert tiles and {t["track"] for t in shape["tracks"]} == {block["track"] for _, block, _ in tiles}
+    for z, block, body in tiles:
+        ask = f"/api/v1/timeline/tiles?run=job&worker=rank2&z={z}&i={block['i']}&tracks={block['track']}"
+        assert shared.get(ask).data.endswith(body) and body
+    # AND what does not fit is refused, an address that is none of a page too
+    assert shared.get("/api/v1/export?run=job&form=html&live=javascript:alert(1)").status_code == 400
     assert shared.get("/api/v1/export?run=job&form=html&pages=nothing").status_code == 404
     assert shared.get("/api/v1/export?run=job&form=html&pages=kernels?nothing=1").status_code == 400
 
@@ -57,9 +58,9 @@ def test_only_the_scripts_of_the_page_may_run_and_nothing_may_connect(tmp_path: 
     # GIVEN a file WHEN its policy is read THEN it names the scripts that are packed in it and the one that unpacks them, and no connection
     file = H.html_file(sol.open_capture(str(trace(tmp_path / "a.json"))), ["kernels"])
     policy = re.findall(rb'Content-Security-Policy" content="([^"]*)"', file)[0].decode()
-    packed = [unpacked(re.findall(rb'id="tb-sol-%s">([^<]*)<' % name, file)[0]) for name in (b"plotly", b"page")]
+    scripts = [packed(file, name) for name in ("plotly", "page")]
     (loader,) = re.findall(rb'<script type="module">(.*?)</script>', file, re.DOTALL)
-    hashes = {f"'sha256-{base64.b64encode(hashlib.sha256(code).digest()).decode()}'" for code in (*packed, loader)}
+    hashes = {f"'sha256-{base64.b64encode(hashlib.sha256(code).digest()).decode()}'" for code in (*scripts, loader)}
     assert "default-src 'none'" in policy and hashes == set(re.findall(r"'sha256-[^']*'", policy)) and "connect-src" not in policy
     assert len(file) < 1_500_000
 
@@ -109,7 +110,7 @@ def test_a_file_says_nothing_of_machine_and_user_unless_asked_to(tmp_path: Path)
         assert secret not in text and secret.encode() not in file, secret
     assert "…/torch/nn/linear.py" in text and "…/train.py" in text  # what a reader needs of a path
     # AND a hostile name ends no script: the data is packed, and nothing else of the recording stands in the document
-    assert HOSTILE in text and file.count(b"<script") == file.count(b"</script>") == 4 and b"<title>recording" in file
+    assert HOSTILE in text and file.count(b"<script") == file.count(b"</script>") == 5 and b"<title>recording" in file
     # AND with them asked for, they are there, but no token
     sol.save_html(sol.open_capture(str(path)), str(tmp_path / "whole.html"), pages="health,modules", with_paths=True)
     whole = json.dumps(inside((tmp_path / "whole.html").read_bytes())[0], ensure_ascii=False)
@@ -129,10 +130,43 @@ def test_a_file_says_nothing_of_machine_and_user_unless_asked_to(tmp_path: Path)
         ("https://pytorch.org/docs/stable", None),
         ("node-7_4242 on node-7", "recording_4242 on recording"),
         ("renode-71", None),
+        ('{"saturn":"of saturn","x":["saturn.py","Saturnus"]}', '{"saturn":"of recording","x":["recording.py","Saturnus"]}'),
     ],
 )  # fmt: skip
 def test_texts_without_places(given: str, expected: str | None) -> None:
-    assert H.without_places(given, ["node-7"]) == (given if expected is None else expected)
+    assert H.without_places(given, ["node-7", "saturn"]) == (given if expected is None else expected)
+
+
+@pytest.mark.parametrize(
+    ("host", "file", "hidden"),
+    [
+        ("saturn", "saturn_4242.1700000000000000000.pt.trace.json", {"saturn"}),
+        ("", "saturn_4242.1700000000000000000.pt.trace.json", {"saturn"}),
+        ("kernel", "bert.1700000000000000000.pt.trace.json", set()),  # a word of the page, and a file that is called as a model
+        ("owl.corp.example", "rank0_4000.1700000000000000000.pt.trace.json", {"owl"}),
+    ],
+)
+def test_a_host_of_letters_alone_is_hidden_unless_the_page_has_that_word(tmp_path: Path, host: str, file: str, hidden: set[str]) -> None:
+    capture = sol.open_capture(str(trace(tmp_path / file, host_name=host)))
+    assert {name for name in H.names_of(capture) if name.isalpha()} == hidden
+
+
+def test_the_tiles_of_a_window_have_at_most_so_many_bytes(tmp_path: Path) -> None:
+    # GIVEN 4,000 events one after the other, in a timeline that opens with a tenth of them
+    events: list[dict[str, object]] = [{**EVENTS[0], "name": f"op{i % 50}", "ts": 10 * i, "dur": 7, "args": {"External id": i}} for i in range(4_000)]
+    capture = sol.open_capture(str(trace(tmp_path / "a.json", events)))
+    window = (10_000_000, 14_000_000)
+    whole, part, small = (T.saved_timeline(capture, *given) for given in ((None,), (window,), (None, 4_000)))
+    assert whole is not None and part is not None and small is not None
+    # WHEN saved THEN a window has as fine tiles as everything, and fewer; what is too much has the coarse ones alone
+    finest = {name: min(z for z, _, _ in tiles_of(one.tiles)) for name, one in (("whole", whole), ("part", part), ("small", small))}
+    assert finest["part"] <= finest["whole"] < finest["small"] and len(small.tiles) < len(part.tiles) < len(whole.tiles)
+    for z, block, _ in tiles_of(part.tiles):
+        wide = 1 << (z + 10)
+        assert block["i"] == 0 or (block["i"] * wide < window[1] * 1.05 and (block["i"] + 1) * wide > window[0] * 0.95)
+    # AND its last tiles are exact; without events there is no timeline
+    fine = [b for z, b, _ in tiles_of(part.tiles) if z == finest["part"] and b["kind"] == "slices"]
+    assert fine and all(b["complete"] for b in fine) and T.saved_timeline(sol.open_capture(str(trace(tmp_path / "b.json", []))), None) is None
 
 
 def test_large_tables_and_broken_pages_do_not_cost_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +179,9 @@ def test_large_tables_and_broken_pages_do_not_cost_the_others(tmp_path: Path, mo
     real = H.answer_capture
     monkeypatch.setattr(H, "answer_capture", lambda name, c, raw: 1 / 0 if name == "steps" else real(name, c, raw))
     # WHEN both are saved THEN the rows that are left out are counted, with the command for all of them, and the reason stands on its page
-    answers, _ = inside(H.html_file(capture, ["kernels", "steps"], live="https://host/sol"))
+    file = H.html_file(capture, ["kernels", "steps"], live="https://host/sol#sol&p.sol.run=a")
+    answers, _ = inside(file)
+    assert json.loads(packed(file, "data"))["live"] == "https://host/sol#sol&p.sol.run=a" and not tiles_inside(file)
     report = next(v for k, v in answers.items() if k.startswith("api/v1/analysis/kernels"))
     table = next(s for s in report["sections"] if s["id"] == "kernels")
     assert len(table["data"]["name"]) == 2 and table["truncated"] == 1

@@ -58,7 +58,7 @@ export function plan(wanted: readonly Wanted[], missing: (track: number, z: numb
 export class Loader {
   private readonly flights = new Set<Flight>();
   private queue: Wanted[] = [];
-  /** tiles that the server could not make: not asked for again */
+  /** tiles that the server could not make, or a saved page does not have: not asked for again */
   private readonly broken = new Set<string>();
   private stopped = false;
   private most = MOST_IN_FLIGHT;
@@ -108,11 +108,13 @@ export class Loader {
       let began = performance.now();
       for (const tile of readTiles(buffer)) {
         this.source.arrived(tile);
+        keys.delete(keyOf(tile.track, tile.z, tile.i));
         if (performance.now() - began > SLICE) {
           await new Promise((done) => setTimeout(done, 0));
           began = performance.now();
         }
       }
+      for (let i = from; i <= to; i++) for (const t of tracks) if (keys.has(keyOf(t, z, i)) && !this.source.has(t, z, i)) this.broken.add(keyOf(t, z, i));
     } catch (error) {
       if (!flight.stop.signal.aborted) {
         for (const key of keys) this.broken.add(key);

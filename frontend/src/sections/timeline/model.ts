@@ -1,7 +1,7 @@
 // A timeline while it is shown: its tracks, tiles, window and selection, and what happens when these change. One per section.
 import { batch, computed, effect, signal, untracked } from "@preact/signals";
 import * as api from "../../api/client";
-import { inFile } from "../../api/file";
+import { inFile, NOT_IN_FILE } from "../../api/file";
 import type { EventDetail, Flow, TimelineShape, Track } from "../../api/timeline";
 import type { TimelineSection } from "../../api/types";
 import { changeTimeline, view as address, type How } from "../../state/view";
@@ -191,6 +191,10 @@ export class TimelineModel {
     if (error instanceof api.ApiError && error.status === 409) return void this.load(); // the recording has changed: its tracks anew
     if (error instanceof api.ApiError && error.loading) {
       window.setTimeout(() => { this.loader?.forgive(); this.drawn.value++; }, RETRY);
+      return;
+    }
+    if (error instanceof api.ApiError && error.body.code === NOT_IN_FILE && this.shape.peek()) {
+      this.notice.value = `This file has what is drawn, not all that is known of each event. ${error.body.hint ?? ""}`;
       return;
     }
     this.error.value = error instanceof api.ApiError ? error : new api.ApiError({ code: "error", message: String(error instanceof Error ? error.message : error) }, 0);

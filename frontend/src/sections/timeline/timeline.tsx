@@ -2,6 +2,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Places } from "../../api/client";
+import { inFile, LIVE } from "../../api/file";
 import type { Category } from "../../api/timeline";
 import type { Report, TimelineSection } from "../../api/types";
 import { choice, requestOf } from "../../state/data";
@@ -179,8 +180,8 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }: ToolsProp
         <button type="button" class="button" data-tip="Zoom to the selection; again: fill the view. Without one: the step" onClick={() => model.fit()}>Fit <kbd>F</kbd></button>
         <button type="button" class="button" data-tip="The whole recording" onClick={() => model.everything()}>All <kbd>0</kbd></button>
         <button type="button" class={`button ${model.path.on.value ? "on" : ""}`} aria-pressed={model.path.on.value} data-tip="The critical path of each step: what holds its end, back to its start" onClick={() => model.togglePath()}>Path</button>
-        <button type="button" class={`button ${table ? "on" : ""}`} aria-pressed={table} data-tip="The events in view as a table (L)" onClick={onTable}>Table</button>
-        <TraceFile model={model} />
+        <button type="button" class={`button ${table ? "on" : ""}`} aria-pressed={table} disabled={inFile} data-tip={inFile ? LIVE : "The events in view as a table (L)"} onClick={onTable}>Table</button>
+        {!inFile && <TraceFile model={model} />}
         <More model={model} onHelp={onHelp} />
       </div>
       <div class="tl-line">
@@ -234,8 +235,8 @@ function SearchField({ model, box }: { model: TimelineModel; box: { current: HTM
   const hidden = hiddenHits(model);
   return (
     <div class="tl-search">
-      <label class="find" data-tip="Names on all rows, hidden ones too; /text/ is a regular expression (/)">
-        <Icon name="search" /><input ref={box} class="tl-input find-input" type="search" placeholder="Find by name" aria-label="Find events by name" value={search.text} onInput={(e) => void model.finder.find(e.currentTarget.value)} onKeyDown={keys} /><kbd>/</kbd>
+      <label class="find" data-tip={inFile ? LIVE : "Names on all rows, hidden ones too; /text/ is a regular expression (/)"}>
+        <Icon name="search" /><input ref={box} class="tl-input find-input" type="search" placeholder="Find by name" aria-label="Find events by name" disabled={inFile} value={search.text} onInput={(e) => void model.finder.find(e.currentTarget.value)} onKeyDown={keys} /><kbd>/</kbd>
       </label>
       {search.text && (
         <span class="tl-found" role="status">
@@ -261,7 +262,8 @@ function hiddenHits(model: TimelineModel): number {
 function More({ model, onHelp }: { model: TimelineModel; onHelp: () => void }): JSX.Element {
   const { layout, hidden, pinned } = model.rows.arrangement.value;
   const workers = choice.value?.state === "chosen" ? choice.value.chosen.run.workers.length : 1;
-  const choices = [{ value: "", text: "By process" }, { value: "compact", text: "Compact streams" }, ...(workers > 1 ? [{ value: "worker", text: "All workers" }] : [])];
+  const others = [{ value: "compact", text: "Compact streams" }, ...(workers > 1 ? [{ value: "worker", text: "All workers" }] : [])];
+  const choices = [{ value: "", text: "By process" }, ...(inFile ? [] : others)];
   return (
     <Popover button={<Icon name="menu" />} class="ghost" label="Rows and view" tip="Rows and view" align="right">
       {(close) => (
