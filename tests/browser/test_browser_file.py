@@ -43,10 +43,27 @@ def test_pages_in_chromium(saved: Path, chromium: Any, tmp_path: Path) -> None:
     assert page.locator("fieldset.fields").get_attribute("disabled") is not None
     page.fill("main input[placeholder='Filter']", "addmm")
     page.wait_for_selector("main >> text=aten::addmm")
-    page.click("nav >> text=Timeline")
+    page.click("nav >> text=Compare")
     page.wait_for_selector("h2:has-text('not in this file')")
     page.go_back()
     page.wait_for_selector("h1:has-text('Roofline')")
+    # AND the timeline is drawn, as finely as it is zoomed to; what is known of an event besides needs a server
+    page.click("nav >> text=Timeline")
+    page.wait_for_function("document.querySelector('.tl-tally')?.textContent.includes('events')")
+    before = page.inner_text(".tl-tally")
+    page.locator(".tl").focus()
+    for _ in range(8):
+        page.keyboard.press("w")
+    page.wait_for_function("(before) => document.querySelector('.tl-tally').textContent !== before", arg=before)
+    page.wait_for_selector(".tl-progress:not(.on)", state="attached")
+    box = page.locator(".tl canvas").first.bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 120)  # a stream, below the head
+    page.wait_for_selector("text=not all that is known of each event")
+    # AND the link of the view has other forms
+    page.click("button[aria-label='Link in other forms']")
+    page.click("text=Copy as command")
+    assert "tb-sol analyze timeline LOGDIR" in page.input_value("textarea.copy-field")
+    page.keyboard.press("Escape")
     # AND a report in a cell of a notebook is the page of it alone, in a frame
     cell = tmp_path / "notebook.html"
     report = sol.open_capture(str(trace(tmp_path / "a.json"))).analyze("kernels")
