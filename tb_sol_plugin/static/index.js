@@ -18369,6 +18369,7 @@ function commandOf(v) {
 		["worker", v.worker],
 		["span", v.span],
 		["step", v.step],
+		["capture", v.capture],
 		["device-limits", v.device]
 	].filter(([, value]) => value), ...fields(v.query).map(([name, value]) => [name.replaceAll("_", "-"), value])];
 	return [
@@ -18384,7 +18385,8 @@ function commandOf(v) {
 /** The line of Python that makes the same report. */
 function pythonOf(v) {
 	const text = JSON.stringify;
-	const run = `sol.open(${text(LOGDIR)}${v.run ? `, run=${text(v.run)}` : ""})`;
+	const opened = [["run", v.run], ["capture", v.capture]].filter(([, value]) => value).map(([name, value]) => `, ${name}=${text(value)}`);
+	const run = `sol.open(${text(LOGDIR)}${opened.join("")})`;
 	const named = [["worker", v.worker], ["span", v.span]].filter(([, value]) => value).map(([name, value]) => `c.${name} == ${text(value)}`);
 	const shown = named.length ? `next(c for c in ${run}.captures if ${named.join(" and ")})` : run;
 	const options = [...[["step", v.step], ["device_limits", v.device]].filter(([, value]) => value), ...fields(v.query)].map(([name, value]) => `${name}=${text(value)}`);

@@ -28,24 +28,24 @@ def live_address(text: str) -> str:
 def view_hash(page: str, where: Mapping[str, str], query: Mapping[str, str]) -> str:
     """Returns what stands in the address of a view behind the page's own.
 
-    where: run, worker, span, step, device, as far as they are chosen. query: fields of the analysis.
+    where: run, worker, span, step, capture, device, as far as they are chosen. query: fields of the analysis.
     """
-    pairs = {"v": "1", "page": page, **{name: where.get(name, "") for name in ("run", "worker", "span", "step", "device")}}
+    pairs = {"v": "1", "page": page, **{name: where.get(name, "") for name in ("run", "worker", "span", "step", "capture", "device")}}
     pairs |= {f"q.{name}": value for name, value in sorted(query.items())}
     return "#sol" + "".join(f"&p.sol.{quote(name, safe=_PLAIN)}={quote(value, safe=_PLAIN)}" for name, value in pairs.items() if value)
 
 
 def command_of(page: str, where: Mapping[str, str], query: Mapping[str, str], path: str = LOGDIR) -> str:
     """Returns the command that prints the same report."""
-    options = {name: where.get(name, "") for name in ("run", "worker", "span", "step")} | {"device-limits": where.get("device", "")}
-    options |= {name.replace("_", "-"): value for name, value in sorted(query.items())}
+    options = {name: where.get(name, "") for name in ("run", "worker", "span", "step", "capture")}
+    options |= {"device-limits": where.get("device", "")} | {name.replace("_", "-"): value for name, value in sorted(query.items())}
     given = [word for name, value in options.items() if value for word in (f"--{name}", value)]
     return shlex.join(["tb-sol", "analyze", page, path, *given, "--format", "text"])
 
 
 def python_of(page: str, where: Mapping[str, str], query: Mapping[str, str], path: str = LOGDIR) -> str:
     """Returns the line of Python that makes the same report."""
-    run = f"sol.open({_text(path)}{', run=' + _text(where['run']) if where.get('run') else ''})"
+    run = f"sol.open({_text(path)}{''.join(f', {name}={_text(where[name])}' for name in ('run', 'capture') if where.get(name))})"
     named = [f"c.{name} == {_text(where[name])}" for name in ("worker", "span") if where.get(name)]
     shown = f"next(c for c in {run}.captures if {' and '.join(named)})" if named else run
     options = {"step": where.get("step", ""), "device_limits": where.get("device", ""), **dict(sorted(query.items()))}

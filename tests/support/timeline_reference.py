@@ -12,7 +12,7 @@ import numpy as np
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
 from tb_sol_plugin.metrics.timeline.workers import Workers
 from tb_sol_plugin.web.tiles import join
-from tb_sol_plugin.web.timeline import _made
+from tb_sol_plugin.web.timeline import tiles_made
 
 Event = tuple[int, int, int]
 """start, duration, id"""
@@ -133,7 +133,7 @@ def check_tiles(shown: Timeline, levels: Sequence[int], *, most: int = 64) -> in
             for i in range(last + 1) if every else sorted(at for at in some if at >= 0):
                 want = [window(items, i * wide, (i + 1) * wide) for items in level]
                 flat = [item for own in want for item in own]
-                (packed,) = decoded(join(z, _made(workers, track, z, i, i)))
+                (packed,) = decoded(join(z, tiles_made(workers, track, z, i, i)))
                 names = workers.name_ids(0, np.array([item[2] for item in flat], np.uint32)).tolist()
                 assert (packed["event"], packed["name"]) == ([item[2] for item in flat], names), (one.path, z, i)
                 assert packed["count"] == [min(item[3], 65_535) for item in flat] and packed["lanes"] == [len(own) for own in want]

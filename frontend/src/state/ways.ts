@@ -5,7 +5,7 @@ import type { View } from "./codec";
 /** Stands where a person names the logdir. */
 const LOGDIR = "LOGDIR";
 
-type Asked = Pick<View, "page" | "run" | "worker" | "span" | "step" | "device" | "query">;
+type Asked = Pick<View, "page" | "run" | "worker" | "span" | "step" | "capture" | "device" | "query">;
 
 const fields = (query: Readonly<Record<string, string>>): [string, string][] => Object.entries(query).filter(([, value]) => value !== "").sort(([a], [b]) => (a < b ? -1 : 1));
 
@@ -14,7 +14,7 @@ const quoted = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word :
 
 /** The command that prints the same report. */
 export function commandOf(v: Asked): string {
-  const given: [string, string][] = [["run", v.run], ["worker", v.worker], ["span", v.span], ["step", v.step], ["device-limits", v.device]];
+  const given: [string, string][] = [["run", v.run], ["worker", v.worker], ["span", v.span], ["step", v.step], ["capture", v.capture], ["device-limits", v.device]];
   const options = [...given.filter(([, value]) => value), ...fields(v.query).map(([name, value]): [string, string] => [name.replaceAll("_", "-"), value])];
   return ["tb-sol", "analyze", v.page, LOGDIR, ...options.flatMap(([name, value]) => [`--${name}`, quoted(value)]), "--format", "text"].join(" ");
 }
@@ -22,7 +22,8 @@ export function commandOf(v: Asked): string {
 /** The line of Python that makes the same report. */
 export function pythonOf(v: Asked): string {
   const text = JSON.stringify;
-  const run = `sol.open(${text(LOGDIR)}${v.run ? `, run=${text(v.run)}` : ""})`;
+  const opened = [["run", v.run], ["capture", v.capture]].filter(([, value]) => value).map(([name, value]) => `, ${name}=${text(value)}`);
+  const run = `sol.open(${text(LOGDIR)}${opened.join("")})`;
   const named = [["worker", v.worker], ["span", v.span]].filter(([, value]) => value).map(([name, value]) => `c.${name} == ${text(value)}`);
   const shown = named.length ? `next(c for c in ${run}.captures if ${named.join(" and ")})` : run;
   const given: [string, string][] = [["step", v.step], ["device_limits", v.device]];

@@ -148,14 +148,14 @@ def test_a_closed_connection_stops_the_work_at_the_next_track(client: FlaskClien
     # GIVEN the socket of a request, closed by who asked while the first of three tracks is computed
     made: list[int] = []
     ours, theirs = socket.socketpair()
-    block = web_timeline._made
+    block = web_timeline.tiles_made
 
     def counted(workers: Workers, track: int, z: int, first: int, last: int) -> list[Block]:
         made.append(track)
         theirs.close()
         return block(workers, track, z, first, last)
 
-    monkeypatch.setattr(web_timeline, "_made", counted)
+    monkeypatch.setattr(web_timeline, "tiles_made", counted)
     query = {"run": "job", "worker": "rank0", "wait": 20, "z": 9, "i": 5, "tracks": "0-2"}
     asked = {"query_string": query, "environ_overrides": {"werkzeug.socket": ours}}
     # WHEN it is answered THEN the others are not computed
@@ -164,7 +164,7 @@ def test_a_closed_connection_stops_the_work_at_the_next_track(client: FlaskClien
     ours.close()
     # AND one that waits, or has asked for more, is answered, and so is one of a server that does not say
     ours, theirs = socket.socketpair()
-    monkeypatch.setattr(web_timeline, "_made", block)
+    monkeypatch.setattr(web_timeline, "tiles_made", block)
     for say in (b"", b"GET /"):
         theirs.sendall(say)
         assert client.get("/api/v1/timeline/tiles", query_string=query, environ_overrides={"werkzeug.socket": ours}).status_code == 200
@@ -176,7 +176,7 @@ def test_a_closed_connection_stops_the_work_at_the_next_track(client: FlaskClien
 def test_a_tile_that_is_being_computed_is_waited_for(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a tile whose computation begins and waits
     begun, go_on, made = threading.Event(), threading.Event(), []
-    block = web_timeline._made
+    block = web_timeline.tiles_made
 
     def slow(workers: Workers, track: int, z: int, first: int, last: int) -> list[Block]:
         made.append((track, first, last))
@@ -184,7 +184,7 @@ def test_a_tile_that_is_being_computed_is_waited_for(client: FlaskClient, monkey
         assert go_on.wait(60)
         return block(workers, track, z, first, last)
 
-    monkeypatch.setattr(web_timeline, "_made", slow)
+    monkeypatch.setattr(web_timeline, "tiles_made", slow)
     query = {"run": "job", "worker": "rank0", "wait": 20, "z": 7, "i": "1-3", "tracks": "4"}
     with ThreadPoolExecutor(3) as pool:
         answers = [pool.submit(client.application.test_client().get, "/api/v1/timeline/tiles", query_string=query)]
