@@ -14106,7 +14106,8 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }) {
 						type: "button",
 						class: `button ${model.path.on.value ? "on" : ""}`,
 						"aria-pressed": model.path.on.value,
-						"data-tip": "The critical path of each step: what holds its end, back to its start",
+						disabled: inFile,
+						"data-tip": inFile ? LIVE : "The critical path of each step: what holds its end, back to its start",
 						onClick: () => model.togglePath(),
 						children: "Path"
 					}),
