@@ -7,6 +7,7 @@ counts as 0 there only in columns whose rows add up.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -30,12 +31,14 @@ from tb_sol_plugin.model.report import (
     TableSection,
 )
 from tb_sol_plugin.model.rows import ADDED_UP, TableRows
-from tb_sol_plugin.units import how_many
+from tb_sol_plugin.units import how_many, signed_percent
 
 BASE: Final = "_base"
 DELTA: Final = "_delta"
 CHANGE: Final = "_change"
 """Endings of the columns beside one: the baseline's, the difference, and the difference as part of the baseline's."""
+VERDICT: Final = "_verdict"
+"""Ending of the column that says whether a difference is more than noise."""
 SIDE: Final = "in_base"
 """The column that says on which side a row is."""
 NAMING: Final = ("code", "symbol", "tree", "shapes", "badge")
@@ -47,6 +50,21 @@ WHOLE: Final = 12
 RANKED: Final = 5
 """A table as narrow as this is a list with one bar per row: it has no room for further columns."""
 SINGLE: Final = "Single events and steps have no counterpart in the baseline: these rows are not set against it."
+ROWS_BY: Final = {"kernels": ("kernel", "short_name"), "operators": ("operator", "name")}
+"""Tables, each on the page of its name, whose rows a comparison of steps judges: by which grouping, and the column that names them."""
+METRICS_OF: Final = {
+    "gpu_breakdown": ("device_busy", "idle", "exposed_communication", "exposed_memcpy"), "idle": ("idle", "syncs"),
+    "steps": ("host_time", "device_busy", "dataloader"), "overview": ("device_busy", "idle", "launches", "syncs"),
+    "kernels": ("kernel_time", "launches"), "operators": ("host_time", "kernel_time", "launches"), "roofline": ("kernel_time",),
+    "launches": ("launches", "syncs", "host_time"), "memcpy": ("exposed_memcpy", "copied_bytes"), "critical_path": ("device_busy", "idle"),
+    "memory": ("peak_memory", "allocations"), "phases": ("host_time", "kernel_time"), "modules": ("host_time", "kernel_time"),
+}  # fmt: skip
+"""Numbers of a step that a page is about."""
+JUDGED: Final = "of its time per step: worse, better: more than noise; same: alike; inconclusive: within the noise; unknown: too few steps"
+WORDS: Final = (
+    (("worse", "better"), "Changed"), (("same",), "Unchanged"), (("inconclusive",), "Within the noise"),
+    (("unknown",), "Too few steps to tell"),
+)  # fmt: skip
 Array: TypeAlias = "npt.NDArray[np.int64] | npt.NDArray[np.float64]"
 
 
@@ -83,15 +101,19 @@ def _within(asked: str, steps: Sequence[int]) -> list[int]:
     return [n for n in steps if int(low) <= n <= int(high or low)]
 
 
-def against(here: Report, base: Report, names: tuple[str, str]) -> Report:
-    """Returns a report with the numbers of the baseline beside its own. names: of both."""
+def against(here: Report, base: Report, names: tuple[str, str], change: Report | None = None) -> Report:
+    """Returns a report with the numbers of the baseline beside its own. names: of both. change: the comparison of the steps of both, by
+    the rows that `ROWS_BY` says; None: not known.
+    """
     there = {s.id: s for s in base.sections}
     sections: list[AnySection] = []
     notices: list[Notice] = []
     for section in _with_room(here.sections, there):
         other = there.get(section.id)
         if isinstance(section, TableSection) and isinstance(other, TableSection):
-            sections.append(_table(section, other, names[1]))
+            joined = _table(section, other, names[1])
+            judged = _verdicts(change) if section.id in ROWS_BY else {}
+            sections.append(_judged(joined, ROWS_BY[section.id][1], judged) if judged else joined)
         elif isinstance(section, FactsSection) and isinstance(other, FactsSection):
             known = {n: v for n, v in other.values.items() if n in section.values and v is not None}
             sections.append(msgspec.structs.replace(section, base=known))
@@ -142,6 +164,65 @@ def _figures(here: FigureSection, base: FigureSection, names: tuple[str, str]) -
         links=[],
     )  # fmt: skip
     return [msgspec.structs.replace(here, subtitle=ours), other]
+
+
+# -- Verdicts ----------------------------------------------------------------------------------------------------------
+
+
+def metrics_line(change: Report, page: str) -> str:
+    """Returns which numbers of a step that a page is about changed, which did not, and what cannot be told; "" where it is about none."""
+    found = next((s for s in change.sections if isinstance(s, TableSection) and s.id == "metrics"), None)
+    wanted = METRICS_OF.get(page, ())
+    if found is None or not wanted:
+        return ""
+    rows = {name: i for i, name in enumerate(found.data["name"])}
+    out = []
+    for verdicts, word in WORDS:
+        own = [i for i in (rows[name] for name in wanted if name in rows) if found.data["verdict"][i] in verdicts]
+        if own:
+            out.append(f"{word}: {', '.join(_metric(found, i) for i in own)}.")
+    return " ".join(out)
+
+
+def _metric(found: TableSection, i: int) -> str:
+    """Returns a number of a step with its change, and how sure that is."""
+    label, change, low, high = (found.data[c][i] for c in ("metric", "change", "low", "high"))
+    text = str(label).lower()
+    if not isinstance(change, float) or not change:
+        return text
+    text += f" {signed_percent(change)}"
+    known = isinstance(low, float) and isinstance(high, float) and low != high
+    return f"{text} (95 % interval {signed_percent(low)} to {signed_percent(high)})" if known else text  # type: ignore[arg-type]
+
+
+def _verdicts(change: Report | None) -> dict[str, tuple[Scalar, Scalar, Scalar]]:
+    """Returns (verdict, low_ns, high_ns) of each row of a comparison, by name."""
+    rows = next((s for s in change.sections if isinstance(s, TableSection) and s.id == "rows"), None) if change is not None else None
+    if rows is None:
+        return {}
+    name, verdict, low, high = (rows.data[c] for c in ("name", "verdict", "low_ns", "high_ns"))
+    return {str(n): (verdict[i], low[i], high[i]) for i, n in enumerate(name)}
+
+
+def _judged(section: TableSection, naming: str, known: Mapping[str, tuple[Scalar, Scalar, Scalar]]) -> TableSection:
+    """Returns a table with what the comparison of steps says of its rows. naming: the column with their names."""
+    names = [str(v) for v in section.data.get(naming, ())]
+    times = Counter(names)
+    names = [name if times[name] == 1 else "" for name in names]  # several rows of a name: it says nothing of one
+    main = section.sort.column.removesuffix(DELTA) if section.sort is not None else ""
+    place = max((i for i, c in enumerate(section.columns) if c.name in (f"{main}{BASE}", f"{main}{DELTA}", f"{main}{CHANGE}")), default=-1)
+    if not any(name in known for name in names) or place < 0:
+        return section
+    rare = "not among the names with most time, or several rows of one name"
+    added = (
+        Column(f"{main}{VERDICT}", "Verdict", doc=JUDGED, show="badge", missing=rare),
+        Column(f"{main}_low", "From", "ns", "lower end of the 95 % interval of the difference per step", rank=2, missing="too few steps"),
+        Column(f"{main}_high", "To", "ns", "upper end of the 95 % interval of the difference per step", rank=2, missing="too few steps"),
+    )  # fmt: skip
+    none: tuple[Scalar, Scalar, Scalar] = (None, None, None)
+    data = dict(section.data) | {c.name: [known.get(n, none)[k] for n in names] for k, c in enumerate(added)}
+    columns = [*section.columns[: place + 1], *added, *section.columns[place + 1 :]]
+    return msgspec.structs.replace(section, columns=columns, data=data, filters=[*section.filters, added[0].name])
 
 
 # -- Tables -----------------------------------------------------------------------------------------------------------

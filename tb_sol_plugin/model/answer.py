@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 import msgspec
 
 from tb_sol_plugin.errors import BadQuery, NotFound, StillLoading, Unavailable
-from tb_sol_plugin.model.against import Steps, against, steps_alike
+from tb_sol_plugin.model.against import ROWS_BY, Steps, against, metrics_line, steps_alike
 from tb_sol_plugin.model.query import Query, parse
 from tb_sol_plugin.model.recordings import (
     Compared,
@@ -418,9 +418,11 @@ def from_base(request: AnalysisRequest, source: RecordingSource | None) -> Input
             theirs = there.make()
         except Unavailable as error:
             theirs = Missing(error.message, error.hint)
-        notices = [*_sentence(change, request.recording, other), *([Notice(steps.note, "info")] if steps.note else [])]
+        changed = change.make() if change is not None else None
+        changed = changed if isinstance(changed, Report) else None
+        notices = [*_sentence(changed, request, other), *([Notice(steps.note, "info")] if steps.note else [])]
         if isinstance(theirs, Report):
-            found = against(mine, theirs, names)
+            found = against(mine, theirs, names, changed)
             return msgspec.structs.replace(found, notices=[*notices, *found.notices])
         quoted = names[1].replace("`", "'")
         nothing = Notice(f"Nothing of `{quoted}` stands beside it: {theirs.because}.")
@@ -437,7 +439,7 @@ def from_base(request: AnalysisRequest, source: RecordingSource | None) -> Input
 
 def _change(request: AnalysisRequest, source: RecordingSource) -> Inputs | None:
     """Returns the comparison from the baseline to the recording that is shown; None where the two have none."""
-    raw = {"step": request.raw.get("step", ""), **(request.base or OtherNames()).fields}
+    raw = {"step": request.raw.get("step", ""), "by": ROWS_BY.get(request.name, ("",))[0], **(request.base or OtherNames()).fields}
     asked = AnalysisRequest(COMPARE, {k: v for k, v in raw.items() if v}, request.shown, other=request.other, progress=request.progress)
     try:
         shown, base, _ = source.pair(asked)
@@ -446,13 +448,16 @@ def _change(request: AnalysisRequest, source: RecordingSource) -> Inputs | None:
     return from_pair(asked, base, shown, {})
 
 
-def _sentence(change: Inputs | None, shown: Recording, base: Recording) -> list[Notice]:
-    """Returns what changed and why, in one line, with the way to all of it; nothing where the recordings do not say."""
-    made = change.make() if change is not None else None
-    if not isinstance(made, Report) or not made.headline:
+def _sentence(made: Report | None, request: AnalysisRequest, base: Recording) -> list[Notice]:
+    """Returns what changed and why, with the way to all of it, and how sure the numbers are that the page is about; nothing where the
+    recordings do not say.
+    """
+    if made is None or not made.headline:
         return []
+    shown, numbers = request.recording, metrics_line(made, request.name)
     query = {"run": base.run, "worker": base.worker, "span": base.span, "other_run": shown.run, "other_worker": shown.worker}
-    return [Notice(made.headline, "info", Link(COMPARE, query | {"other_span": shown.span}, "Compare"))]
+    more = [Notice(numbers, "info")] if numbers else []
+    return [Notice(made.headline, "info", Link(COMPARE, query | {"other_span": shown.span}, "Compare")), *more]
 
 
 def _without_other(request: AnalysisRequest) -> Inputs:

@@ -129,10 +129,16 @@ def test_any_page_against_a_baseline(logdir: Path, capsys: pytest.CaptureFixture
     rows = found.table("kernels").sort_values("total_ns_delta", ascending=False)
     assert rows["name"].iloc[0] == "gelu_kernel" and rows["total_ns_change"].iloc[0] == pytest.approx(1.0, abs=0.02)
     assert (rows["total_ns"] - rows["total_ns_base"] == rows["total_ns_delta"]).all()
+    # AND it says how sure that is: of the row, and of the numbers that the page is about
+    verdicts = rows.set_index("name")["total_ns_verdict"].to_dict()
+    assert verdicts["gelu_kernel"] == "worse" and "worse" not in {v for n, v in verdicts.items() if n != "gelu_kernel"}
+    assert rows["total_ns_low"].iloc[0] < 360_000 < rows["total_ns_high"].iloc[0]
+    assert found.notices[1].text.startswith("Changed: kernels +") and "95 % interval" in found.notices[1].text
+    assert found.notices[1].text.endswith("Unchanged: device events.")
     # AND a run of two steps is set against the last two of the other, by its path as by its name
     path = str(logdir / "base" / NAME)
     short = sol.open(str(logdir), run="short", cache=False).analyze("operators", against=path)
-    assert isinstance(short, Report) and "1–2 of short and 11–12 of " in short.notices[1].text
+    assert isinstance(short, Report) and "1–2 of short and 11–12 of " in short.notices[2].text
     assert short.table("operators").set_index("id").loc["aten::gelu", "calls_delta"] == 0
     # AND the terminal says the same as a notebook; a page that compares by itself takes no baseline
     assert main(["analyze", "kernels", str(logdir), "--run", "slow", "--against", "base", "--format", "csv", "--no-cache"]) == 0
