@@ -1,4 +1,4 @@
-"""`tb-sol index`: reads every rank of the runs of a logdir for the pages that compare ranks, before anybody opens them."""
+"""`tb-sol index`: reads every rank of the runs of a logdir, and makes the pages that compare ranks, before anybody opens them."""
 
 from __future__ import annotations
 
@@ -52,11 +52,30 @@ def index(options: argparse.Namespace) -> int:
         if not runs:
             raise NotFound("no run of several ranks here", hint="give a folder whose recordings are of several workers", field="run")
         read = sum(_index_run(store, run) for run in runs)
+        _make_pages(store, runs)
     finally:
         store.close()
     if not read:
         raise BadInput("no rank could be read", hint="`tb-sol doctor LOGDIR` says what was found and why it was not taken")
     return 0
+
+
+def _make_pages(store: object, runs: list[str]) -> None:
+    """Makes the pages over ranks as a server would, which finds them on disk then. What cannot be shown is left to the server to say."""
+    from tb_sol_plugin.model.registry import get, registry
+    from tb_sol_plugin.store.store import Store
+    from tb_sol_plugin.web.mount import WebOptions
+    from tb_sol_plugin.web.routes import create_app
+
+    assert isinstance(store, Store)
+    client = create_app(store, WebOptions()).test_client()
+    same = get(PAGE).reduction.of
+    pages = [name for name, item in registry().items() if item.scope == "ranks" and item.reduction.of is same]
+    for run in runs:
+        begin = time.monotonic()
+        asked = {"run": run, "tables": "pages"}
+        made = sum(client.get(f"/api/v1/analysis/{name}", query_string=asked).status_code == 200 for name in pages)
+        print(f"{run}: {made} of {len(pages)} pages in {time.monotonic() - begin:.1f} s")
 
 
 def _index_run(store: object, run: str) -> int:

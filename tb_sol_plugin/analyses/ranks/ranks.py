@@ -22,7 +22,7 @@ from tb_sol_plugin.metrics.ranks.own_time import CAUSES
 from tb_sol_plugin.metrics.ranks.stragglers import CAUSE_WORDS, LEAST_SHARE, own_per_step, robust_z
 from tb_sol_plugin.metrics.ranks.summary import RankSummary
 from tb_sol_plugin.metrics.rules.engine import Finding, to_report
-from tb_sol_plugin.metrics.rules.ranks import LATE, LEAST, RankContext, rank_context, rank_findings
+from tb_sol_plugin.metrics.rules.ranks import LATE, LEAST, RankContext, inconsistent_collectives, rank_context, rank_findings
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction
@@ -123,7 +123,8 @@ def run(workers: Sequence[RecordingReduction[RankSummary]], query: RanksQuery) -
     headline = R.incomparable(found) or _headline(job, reported)
     if len(job.calls):
         values = heat_values(job, query.what)
-        sections = [_tiles(found, job), *_findings(context, reported, query), *_heat(job, query, values), _rank_table(found, job, query)]
+        cards = _findings(job, context, reported, query)
+        sections = [_tiles(found, job), *cards, *_heat(job, query, values), _rank_table(found, job, query)]
         if len(values):
             sections.append(_heat_table(job, query, values))
     sections += R.left_out(found)
@@ -141,14 +142,16 @@ def _headline(job: Job, reported: Sequence[Finding]) -> str:
     return f"{possible}**{first.title}**: without that a step is at most **{less}** shorter, {share} of it. {verdict}"
 
 
-def _findings(context: RankContext | None, reported: Sequence[Finding], query: RanksQuery) -> list[FindingsSection]:
-    """Returns what delays the job; nothing where it cannot be replayed."""
-    if context is None:
+def _findings(job: Job, context: RankContext | None, reported: Sequence[Finding], query: RanksQuery) -> list[FindingsSection]:
+    """Returns what is wrong with the job, then what delays it; that alone where it cannot be replayed."""
+    wrong = inconsistent_collectives(job)
+    if context is None and wrong is None:
         return []
     keep = {"step": query.step} if query.step else {}
+    step_ns = context.step_ns if context is not None else 0.0
     return [FindingsSection(
         id="findings", title="What to fix", subtitle="saving per step, at most, from a replay without the cause; savings can overlap",
-        findings=[to_report(f, pages=registry(), step_ns=context.step_ns, keep=keep) for f in reported],
+        findings=[*([wrong] if wrong else []), *(to_report(f, pages=registry(), step_ns=step_ns, keep=keep) for f in reported)],
         empty=f"Nothing was found over the ranks that saves {human(LEAST, 'ratio')} of a step.",
     )]  # fmt: skip
 

@@ -17,14 +17,16 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics.ranks import links, reports
+from tb_sol_plugin.metrics.ranks.calls import Calls
 from tb_sol_plugin.metrics.ranks.exposed import KINDS as PARALLELISM
 from tb_sol_plugin.metrics.ranks.group_kinds import GroupKind, group_kinds
 from tb_sol_plugin.metrics.ranks.job import Job
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES, HAND_OVER_NS
 from tb_sol_plugin.metrics.ranks.pipeline import Pipeline, by_stage, pipeline
 from tb_sol_plugin.metrics.ranks.stragglers import CAUSE_WORDS, Suspect, without
-from tb_sol_plugin.metrics.ranks.summary import KINDS
+from tb_sol_plugin.metrics.ranks.summary import DTYPES, KINDS
 from tb_sol_plugin.metrics.rules.engine import Answer, Finding, Rule, RuleContext, Subject, count_text, ids_of, rule, run, time_text
+from tb_sol_plugin.model import report
 from tb_sol_plugin.tables.arrays import Floats, Ints
 from tb_sol_plugin.units import human
 
@@ -132,6 +134,39 @@ def rank_context(job: Job, kinds: tuple[GroupKind, ...] | None = None) -> RankCo
 def rank_findings(context: RankContext) -> list[Finding]:
     """Returns what delays a job, the largest saving first. Of late ranks, which save together, the first comes first."""
     return run(_RULES, context)[0]
+
+
+def inconsistent_collectives(job: Job) -> report.Finding | None:
+    """Returns a finding about collectives whose members name different kinds, types or sizes; None without any.
+
+    It saves no time that can be told: it is a bug of the job, or members that were matched by their order ran different programs.
+    """
+    found, calls = job.found, job.calls
+    wrong = np.flatnonzero(found.inconsistent)
+    if not len(wrong):
+        return None
+    first = int(wrong[0])
+    rows = found.rows[found.begin[first] : found.begin[first + 1]]
+    said = [_named(calls, row) for row in rows.tolist()]
+    other = next((i for i, text in enumerate(said) if text != said[0]), 0)
+    group = calls.groups[int(calls.group_of_channel[found.channel[first]])].label
+    step, seq = int(calls["step"][rows[0]]), int(calls["seq"][rows[0]])
+    which = ", ".join(text for text, known in ((f"number {seq}", seq >= 0), (f"step {step}", step >= 0)) if known)
+    ranks, where = calls.ranks[calls.at[rows]], f"{group}{f' ({which})' if which else ''}"
+    return report.Finding(
+        rule="ranks_inconsistent_collective", title="Members of a collective name different kinds, types or sizes",
+        evidence=f"{human(len(wrong), 'count')} of {human(len(found), 'count')} collectives; the first one is of {where}: rank {ranks[0]} "
+        f"calls {said[0]}, rank {ranks[other]} {said[other]}. Its wait and transfer are not known.",
+        fix="TORCH_DISTRIBUTED_DEBUG=DETAIL  # every collective is checked over its ranks before it runs",
+        link=report.Link("collectives", {"group": group}, "Collectives"), color="communication",
+    )  # fmt: skip
+
+
+def _named(calls: Calls, row: int) -> str:
+    """Returns what a call says that it is: its kind, type and size."""
+    dtype, size = int(calls["dtype"][row]), int(max(calls["bytes_in"][row], calls["bytes_out"][row]))
+    parts = [KINDS[int(calls["kind"][row])], DTYPES[dtype] if dtype >= 0 else "", f"of {human(size, 'B')}" if size >= 0 else ""]
+    return " ".join(part for part in parts if part)
 
 
 # -- Late ranks and hosts ------------------------------------------------------------------------------------------------

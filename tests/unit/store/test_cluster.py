@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -80,6 +81,8 @@ def test_the_index_is_read_from_the_command_line(logs: Path, tmp_path: Path, cap
         (logs / "job" / "rank4.1.pt.trace.json").unlink()
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("job: 4 of 5 ranks in") and lines[1].startswith("  rank4: ") and len(parts(tmp_path / "here")) == 4
+    # AND the pages over ranks are made: a server that makes nothing has them on disk
+    assert re.fullmatch(r"job: (\d) of \1 pages in .*", lines[2]) and len(list((tmp_path / "here" / "answers").rglob("*.part"))) == int(lines[2][5])
     with pytest.raises(SystemExit):
         main(["index"])
     assert main(["index", str(logs / "nothing")]) != 0 and main(["index", str(tmp_path)]) != 0 and main([*command, "--run", "x"]) != 0

@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+import numpy as np
 import pytest
 
 from tb_sol_plugin.metrics.ranks.job import job_of_members
+from tb_sol_plugin.metrics.ranks.packed import pack, unpack
+from tb_sol_plugin.metrics.ranks.summary import ROWS
 from tb_sol_plugin.metrics.rules.engine import Finding
-from tb_sol_plugin.metrics.rules.ranks import RULES, rank_context, rank_findings
+from tb_sol_plugin.metrics.rules.ranks import RULES, inconsistent_collectives, rank_context, rank_findings
+from tb_sol_plugin.units import NARROW
 from tests.support.rank_factory import Job, Slow, simulate
 
 JOB = Job(tp=8, dp=2, layers=4, steps=4)
@@ -73,6 +78,31 @@ def test_a_slow_link_is_found_where_groups_differ_in_their_hosts() -> None:
     assert pair.saving == pytest.approx(per_step(two, replace(two, slow_links=())), rel=0.05)
     # WHEN every group contains that host, or no link is slow THEN nothing is said
     assert "slow_link" not in found_in(Job(tp=2, dp=4, ranks_per_host=2, slow_hosts=((1, 0.5),))) and "slow_link" not in found_in(LINKS)
+
+
+def test_large_collectives_far_below_their_link() -> None:
+    # GIVEN reductions of 4 to 32 MB at 40 GB/s over links that carry 450 THEN they save what they do at 450; at 400 GB/s nothing is said
+    job = Job(dp=8, layers=4, steps=6, blocking=True, inside=40e9)
+    found = found_in(job)["link_below_peak"]
+    assert found.title.replace(NARROW, " ") == "Large collectives reach 8.5 % of the link"
+    assert found.saving == pytest.approx(per_step(job, replace(job, inside=450e9)), rel=0.1) and "450" in found.evidence
+    assert "link_below_peak" not in found_in(replace(job, inside=400e9))
+
+
+def test_members_that_disagree_are_reported_though_they_cost_no_time_that_is_known() -> None:
+    # GIVEN rank 3 that reduces another number of bytes in one call
+    made = simulate(Job(dp=4, layers=2, steps=2))
+    members = made.members()
+    assert inconsistent_collectives(job_of_members(members)) is None
+    rows = {name: np.array(column) for name, column in unpack(members[3].summary.rows, ROWS).items()}
+    rows["bytes_in"][1] *= 2
+    members[3] = members[3]._replace(summary=msgspec.structs.replace(members[3].summary, rows=pack(rows, ROWS)))
+    found = inconsistent_collectives(job_of_members(members))
+    # THEN it says which ranks call what, and no saving
+    assert found is not None and found.saving_ns is None and found.link is not None and found.link.query["group"].startswith("DATA_PARALLEL")
+    said = found.evidence.replace(NARROW, " ")
+    assert said.startswith(f"1 of {len(job_of_members(members).found)} collectives; the first one is of DATA_PARALLEL_GROUP [0:1:4] (number 2, step 0): rank 0 calls all_reduce bf16 of 16")
+    assert "rank 3 all_reduce bf16 of 33" in said
 
 
 def test_small_collectives_in_a_row_are_one() -> None:
