@@ -67,6 +67,11 @@ INSTANCE_COLUMNS: Final = (
     Column("lateness_ns", "Late by", "ns", "median duration less the shortest", missing=NO_WAIT),
     Column("exposed_wait_ns", "Exposed wait", "ns", "wait of all members while nothing computes", missing=NO_WAIT),
     Column("exposed_transfer_ns", "Exposed transfer", "ns", "transfer of all members while nothing computes", missing=NO_WAIT),
+    Column("slack_ns", "Slack", "ns", "how long computation went on from when a member could start until it had to wait, the least of its "
+           "members", rank=2, missing="computation waited for it on no member"),
+    Column("required_bandwidth_bytes_per_s", "Needed", "B/s", "bus bandwidth at which the slack would hide it; above what the link carries "
+           "nothing can", rank=2, missing="nothing waited for it, or there was no slack at all"),
+    Column("parts", "Parts", "count", "calls that went out together as this one", rank=3),
     Column("start_skew_ns", "Starts apart", "ns", "last start less the first on the aligned clocks", rank=2, missing=NO_CLOCK),
     Column("end_skew_ns", "Ends apart", "ns", "last end less the first on the aligned clocks", rank=3, missing=NO_CLOCK),
     Column("status", "Status", doc="complete; partial: members are missing, the transfer is an upper bound; alone; inconsistent: members "
@@ -144,7 +149,7 @@ def run(workers: Sequence[RecordingReduction[RankSummary]], query: CollectivesQu
         curves = links.curves(job.waits, sizes)
         sections = [
             _tiles(found, job, chosen), *_figure(job, sizes, curves), _size_table(job, kinds, sizes, query), _curve_table(curves),
-            _instance_table(job, sizes, chosen), *_peers(job, chosen_ranks),
+            _instance_table(job, sizes, chosen, query), *_peers(job, chosen_ranks),
         ]  # fmt: skip
     return Report(
         analysis="collectives", title="Collectives", headline=R.incomparable(found) or _headline(job, chosen),
@@ -193,7 +198,16 @@ def status_of(job: Job) -> list[str]:
     return np.select(rules, ["inconsistent", "alone", "apart", "partial"], "complete").tolist()  # type: ignore[no-any-return]
 
 
-def _instance_table(job: Job, sizes: links.Sizes, chosen: Mask) -> TableSection:
+def slack_of(job: Job) -> Ints:
+    """Returns the least slack of each collective over the members on which computation waited for it, -1 where it did on none."""
+    found = job.found
+    own = job.calls["slack_ns"][found.rows]
+    most = np.iinfo(np.int64).max
+    least = np.asarray(found.least(np.where(own >= 0, own, most)), np.int64)
+    return np.where(least < most, least, -1)
+
+
+def _instance_table(job: Job, sizes: links.Sizes, chosen: Mask, query: CollectivesQuery) -> TableSection:
     found, calls, waited = job.found, job.calls, job.waits
     first = found.first
     of = calls.group_of_channel[found.channel] if len(found) else np.zeros(0, np.int64)
@@ -209,9 +223,20 @@ def _instance_table(job: Job, sizes: links.Sizes, chosen: Mask) -> TableSection:
         "exposed_wait_ns": _known(_sums(job, waited.exposed_wait)), "exposed_transfer_ns": _known(_sums(job, waited.exposed_transfer)),
         "status": status_of(job),
     })  # fmt: skip
+    slack = slack_of(job)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        needed = np.where((slack > 0) & (sizes.size > 0), sizes.size * sizes.factor / slack * 1e9, np.nan)
+    frame["slack_ns"], frame["required_bandwidth_bytes_per_s"], frame["parts"] = _known(slack), needed, calls["parts"][first]
+    peak = links.peaks(waited, sizes, links.link_of(calls.summaries), max(query.nic_bytes_per_s, 0.0))
+    known = {level: one.bytes_per_s for level, one in peak.items() if one.bytes_per_s is not None and not one.observed}
+    too_much = (needed > np.array([known.get(level, np.inf) for level in sizes.level.tolist()], np.float64))[chosen]
     frame = frame[chosen].reset_index(drop=True)
+    hidden = Mark("flagged", "more than the link carries: computation cannot hide it")
     bound = Mark("estimated", "at most: members are not recorded")
-    marks = {"transfer_ns": {str(i): bound for i in np.flatnonzero((frame["status"] == "partial").to_numpy()).tolist()[:1_000]}}
+    marks = {
+        "transfer_ns": {str(i): bound for i in np.flatnonzero((frame["status"] == "partial").to_numpy()).tolist()[:1_000]},
+        "required_bandwidth_bytes_per_s": {str(i): hidden for i in np.flatnonzero(too_much).tolist()[:1_000]},
+    }
     return make_table(
         "instances", "Collectives", frame, INSTANCE_COLUMNS, sort=Sort("wait_ns"), marks=marks, filters=["kind", "status"],
         empty="No collective names its group or its ranks: nothing can be matched.",

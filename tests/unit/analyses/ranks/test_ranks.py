@@ -134,6 +134,17 @@ def test_collectives_by_size_and_one_by_one(members: list[Member]) -> None:
         asked("collectives", members, ranks="a-b")
 
 
+def test_slack_says_what_computation_could_hide() -> None:
+    # GIVEN buckets of 512, 256, 128, 64 MiB, one after each of four layers of 2 ms backward, on one stream: the first is hidden as a whole
+    found = asked("collectives", simulate(Job(dp=4, layers=4, steps=1, bucket_bytes=512 << 20, jitter=0.0)).members(), world=4)
+    rows = found.table("instances").sort_values("bytes", ascending=False)
+    # THEN the second and third had the layers after them, the last one and the norm nothing; they need bytes 2 (4 - 1) / 4 in that time
+    assert rows["slack_ns"].isna().tolist() == [True, False, False, False, False] and set(rows["parts"]) == {1}
+    assert rows["slack_ns"].tolist()[1:] == pytest.approx([4e6, 2e6, 0, 0], rel=1e-3, abs=100)
+    needed = rows["required_bandwidth_bytes_per_s"]
+    assert needed.tolist()[1:3] == pytest.approx([(256 << 20) * 1.5 / 4e-3, (128 << 20) * 1.5 / 2e-3], rel=1e-3)
+
+
 def test_what_costs_most_leads_even_where_it_is_no_late_rank() -> None:
     # GIVEN a slow link that costs more than a slow input
     slow = Job(tp=2, cp=2, pp=2, dp=4, layers=3, micro_batches=4, ranks_per_host=4, slow_hosts=((1, 0.5),),
