@@ -42,7 +42,7 @@ def with_graphs(capture: Capture, sets: Sequence[GraphSet], *, problems: Sequenc
     find_all(launches, sets, Names(capture, sets))
     used = {one.set.file for one in launches if one.set is not None}
     warnings = [w for w in capture.facts.warnings if not w.startswith(NOT_USED)] + [NOT_USED + line for line in problems]
-    warnings += [NOT_USED + _unused(file, launches) for file in dict.fromkeys(s.file for s in sets if s.file not in used)]
+    warnings += [NOT_USED + line for line in _unused(launches, [*dict.fromkeys(s.file for s in sets if s.file not in used)])]
     tables = dict(capture.tables)
     if used:
         tables |= _grafted(capture, launches)
@@ -67,11 +67,21 @@ def _files_in_use(launches: Sequence[Launch], sets: Sequence[GraphSet]) -> dict[
     return out
 
 
-def _unused(file: str, launches: Sequence[Launch]) -> str:
+MOST_UNUSED: Final = 3
+"""Recordings that are named one by one where they are of no use; an engine may write one per batch."""
+
+
+def _unused(launches: Sequence[Launch], files: Sequence[str]) -> list[str]:
+    """Returns why recordings are not used: nothing where every launch has its names from others, as of other batches."""
     if not launches:
-        return f"{file}: nothing here was launched by a graph"
-    first = next((one for one in launches if one.why), launches[0])
-    return f"{file}: none of the {len(launches):,} graph launches here has its names; {first.why or 'another recording has them'}"
+        return [f"{file}: nothing here was launched by a graph" for file in files[:MOST_UNUSED]]
+    first = next((one for one in launches if one.set is None), None)
+    if first is None:
+        return []
+    count = f"none of the {len(launches):,} graph launches here has its names"
+    why = f"; {first.why}" if first.why else ""
+    more = len(files) - MOST_UNUSED
+    return [f"{file}: {count}{why}" for file in files[:MOST_UNUSED]] + ([f"{more:,} more: {count} either"] if more > 0 else [])
 
 
 # -- new tables ---------------------------------------------------------------------------------------------------------

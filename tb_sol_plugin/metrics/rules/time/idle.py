@@ -169,6 +169,10 @@ _SYNC_FIXES: Final = {
 """Ways out of a wait by the operator (else the call) that waits; the last fits any."""
 
 
+LONG_RUN: Final = 10
+"""Work that runs so many times longer than the wait behind it, a replayed graph for one, is not bound by its launches."""
+
+
 @rule(
     "launch_bound", title="The host launches more slowly than the kernels run", page="gpu_breakdown", label="Idle causes", color="host",
 )  # fmt: skip
@@ -176,10 +180,10 @@ def launch_bound(context: TimeContext) -> Answer:
     """Finds gaps that end when the host has launched the next kernel, while the device was idle already."""
     start, stop, free, ended = _gaps(context)
     late, _ = launched(context.capture, start, ended)
-    hit = late & (free <= LAUNCH_NS)
+    before = np.concatenate((start[:1], stop[:-1]))  # end of the gap before: where the work between two gaps begins
+    hit = late & (free <= LAUNCH_NS) & (start - before <= np.maximum(LONG_RUN * free, LAUNCH_NS))
     if int(hit.sum()) < STRETCH:
         return None
-    before = np.concatenate((start[:1], stop[:-1]))  # end of the gap before: where the work between two gaps begins
     run, wait = (time_text(float(np.median(x[hit]))) for x in (start - before, free))
     edge = np.flatnonzero(np.diff(np.concatenate(([False], hit, [False])).astype(np.int8)))
     stretches = int((edge[1::2] - edge[::2] >= STRETCH).sum())

@@ -18,6 +18,7 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.copies.records import frame_text
 from tb_sol_plugin.metrics.rules.engine import count_text
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
+from tb_sol_plugin.metrics.rules.time.engine_fixes import eager_fix
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.frames import launching_threads, program_frame_rows
 from tb_sol_plugin.model import schemas as S
@@ -140,6 +141,8 @@ def tuning(context: TimeContext, claim: Claim, why: str) -> str:
 
 def launching(context: TimeContext, ended: Ints, graphs: str) -> str:
     """Returns the advice for gaps that end with some device rows, launched one by one. graphs: CUDA or HIP, "" without them."""
+    if graphs and (option := eager_fix(context.capture)):
+        return option
     done = compiled_rows(context.capture, ended)
     if 2 * int(done.sum()) <= len(done):
         if graphs and at.any_named(context.capture, lambda n: _GRAPHS.match(n) is not None):

@@ -9,7 +9,8 @@ import numpy as np
 
 from tb_sol_plugin.metrics.rules.engine import Answer, rule, subject_verb, time_text, with_sizes
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
-from tb_sol_plugin.metrics.rules.time.recorded import fusing, tuning
+from tb_sol_plugin.metrics.rules.time.engine_fixes import custom_fix, expert_fix
+from tb_sol_plugin.metrics.rules.time.recorded import compiled, fusing, tuning
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
@@ -60,6 +61,8 @@ def _fix(context: TimeContext, kind: str, name: str, dtype: str, claim: Claim) -
         if kind == "attention" and (_OWN_ATTENTION.match(name) or "flash" in name):
             return "# more (batch, head) pairs per core: larger batches"
         return _CPU[kind] if kind in _CPU else fusing(context, claim)
+    if kind == "gemm" and (experts := expert_fix(context.capture, name)):
+        return experts
     if kind in ("gemm", "conv", "attention") and dtype == "fp32" and context.spec is not None and "tf32" in context.spec.matrix:
         return 'torch.set_float32_matmul_precision("high")  # or autocast to bfloat16'
     if kind == "gemm" and context.vendor == "amd":
@@ -75,7 +78,8 @@ def _fix(context: TimeContext, kind: str, name: str, dtype: str, claim: Claim) -
         return "model.to(memory_format=torch.channels_last)  # with autocast: NHWC batch norm over half the bytes"
     if re.search(r"_fused_(adam|sgd|adagrad)", name):
         return "# one pass already: sharded or 8-bit optimizer state moves less"
-    return fusing(context, claim)
+    found = fusing(context, claim)
+    return (custom_fix(context.capture, name) or found) if compiled(context, claim) else found
 
 
 def _faster_attention(context: TimeContext, name: str) -> str:
