@@ -119,6 +119,9 @@ def _cut(text: str, longest: int) -> str:
 
 
 FIRST: Final = "overview"
+SERVING: Final = "serving"
+"""Told as a whole too, where an engine ran: its iterations are what a reader asks about."""
+_OF_SERVING: Final = ("findings", "by_kind", "by_batch", "phases_of_iteration")
 LEFT_OUT: Final = ("links",)
 BLOCKS: Final = " ▏▎▍▌▋▊▉█"
 MORE_FACTS: Final = ("gpu_busy", "mfu", "hfu", "bandwidth_utilisation", "modelled_share")
@@ -135,6 +138,8 @@ def print_story(out: Console, capture: Capture, *, rows: int = 8, device: str = 
         elif name == FIRST:
             _overview(out, answer, rows)
             _limits(out, capture, device, rows)
+        elif name == SERVING:
+            _serving(out, answer, rows)
         else:
             others.append(answer)
     if others:
@@ -157,8 +162,9 @@ def print_story(out: Console, capture: Capture, *, rows: int = 8, device: str = 
 
 
 def _answers(out: Console, capture: Capture, device: str) -> Iterator[tuple[str, Report | UnavailableReport]]:
-    """Yields every analysis with its answer, the overview first."""
-    for name, item in sorted(registry().items(), key=lambda pair: pair[0] != FIRST):
+    """Yields every analysis with its answer, the overview first, then serving."""
+    first = (FIRST, SERVING)
+    for name, item in sorted(registry().items(), key=lambda pair: first.index(pair[0]) if pair[0] in first else len(first)):
         if name in LEFT_OUT or item.scope != "capture":  # this is the story of one recording
             continue
         raw = {"device_limits": device} if device and "device_limits" in item.query.__struct_fields__ else {}
@@ -213,6 +219,24 @@ def _overview(out: Console, report: Report, rows: int) -> None:
         elif isinstance(section, TableSection) and section.id == "operators":
             out.print()
             print_section(out, _with_shapes(section, out.width), rows)
+
+
+def _serving(out: Console, report: Report, rows: int) -> None:
+    """Print the sentence of a serving engine, what to change in it, its iterations by kind and batch, and what they are spent on."""
+    out.print()
+    out.print(Rule(Text(plain(report.title), "bold"), align="left", style="dim"))
+    out.print(prose(report.headline, "bold"))
+    for notice in report.notices:
+        if notice.link is None or notice.link.analysis != "health":  # the overview says already what names the replays
+            out.print(prose(f"! {notice.text}", "yellow"))
+    for section in report.sections:
+        if section.id in _OF_SERVING and not (isinstance(section, TableSection) and section.id == "by_batch" and _rows(section) < 2):
+            out.print()
+            print_section(out, section, rows)
+
+
+def _rows(section: TableSection) -> int:
+    return len(next(iter(section.data.values()), ()))
 
 
 def _with_shapes(section: TableSection, width: int) -> TableSection:

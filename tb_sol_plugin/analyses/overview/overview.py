@@ -18,7 +18,7 @@ from tb_sol_plugin.analyses.overview.overview_tables import PHASE_COLUMNS, count
 from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.devices.limits import caution
 from tb_sol_plugin.metrics.critical.replayed import Replayed, replayed_findings
-from tb_sol_plugin.metrics.report.graph_notes import replay_notices
+from tb_sol_plugin.metrics.report.graph_notes import kinds_notices, replay_notices
 from tb_sol_plugin.metrics.report.longest import LONGEST, longest_operator, on_timeline
 from tb_sol_plugin.metrics.report.notes import edge_notices, graph_notices, joined_notices, source_notices
 from tb_sol_plugin.metrics.report.overview import PLAIN, WRONG, device_and_run, parts_of, sentence, shown_ratio
@@ -198,7 +198,7 @@ def _of_a_profile(capture: Capture, part: Scope, waterfall: Waterfall, query: Qu
 
 def _notices(capture: Capture, part: Scope, waterfall: Waterfall) -> list[Notice]:
     out = source_notices(capture, part) + joined_notices(capture, waterfall.work, part) + edge_notices(capture, part)
-    out += replay_notices(capture) + graph_notices(capture, waterfall.work, waterfall.own)
+    out += kinds_notices(capture, part.rows) + replay_notices(capture) + graph_notices(capture, waterfall.work, waterfall.own)
     if capture.facts.truncated:
         out.append(Notice("The file ends early: this page covers the part that could be read.", "warn", Link("health")))
     if not len(capture.device) and not waterfall.has_limits and not waterfall.work.from_ledger:

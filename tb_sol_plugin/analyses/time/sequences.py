@@ -220,7 +220,7 @@ def _headline(runs: list[Q.RepeatedRun], rows: list[dict[str, object]], layer: Q
     each = human(round(own.total_ns / len(own.at)), "ns")
     return (
         f"A sequence of {own.length} kernels occurs **{human(len(own.at), 'count')} times**{per_step} and takes "
-        f"**{human(layer.share, 'ratio')}** of the kernel time, {each} each: it looks like a layer."
+        f"**{human(layer.share, 'ratio')}** of the kernel time, {each} each: it looks like a layer, or several alike in turn."
     )
 
 

@@ -14,7 +14,7 @@ from tb_sol_plugin.metrics.report.graph_notes import advice_for, replay_notices
 from tb_sol_plugin.metrics.report.notes import edge_notices
 from tb_sol_plugin.metrics.report.serving_findings import serving_findings
 from tb_sol_plugin.metrics.time.scope import Scope, scope
-from tb_sol_plugin.metrics.time.serving import PARTS, Serving, parts_of_calls, passed_ns, serving
+from tb_sol_plugin.metrics.time.serving import PARTS, Serving, parts_of_calls, passed_ns, serving, took_ns
 from tb_sol_plugin.metrics.work.work import Work, work
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
@@ -81,7 +81,8 @@ SUMS: Final = (
     Column("device_ns", "Device", "ns", "mean union of the device events launched", "bar", color="compute", missing=_NO_DEVICE),
     Column("gap_ns", "Host gap before", "ns", "mean time from the end of the iteration before", missing="no iteration before them"),
     Column("tokens", "Tokens", "count", "context and generated tokens, summed", missing=_UNSAID),
-    Column("tokens_per_s", "Tokens/s, wall", "count", "tokens over the wall time of these iterations", missing=_UNSAID),
+    Column("tokens_per_s", "Tokens/s, wall", "count", "tokens over the wall time of these iterations, of the device where the host is "
+           "done before it", missing=_UNSAID),
     Column("tokens_per_device_s", "Tokens/s, device", "count", "tokens over their device time", rank=2, missing=_UNSAID),
     Column("replayed_share", "Replayed", "ratio", "part of the device time that graph launches replayed", show="share"),
     Column("sol_ns", "Limit", "ns", f"mean {_SOL}", rank=2, missing=_NO_MODEL),
@@ -110,7 +111,8 @@ FACTS: Final = (
     Fact("context_tokens_per_s", "Context tokens/s", "count", "over the time from the first iteration to the end of the last one's work"),
     Fact("generation_tokens_per_s", "Generated tokens/s", "count", "over the same wall time"),
     Fact("generation_tokens_per_device_s", "Generated tokens/s, device", "count", "of decode iterations, over their device time"),
-    Fact("output_token_p50_ns", "Time per output token, p50", "ns", "median wall time of the decode iterations"),
+    Fact("output_token_p50_ns", "Time per output token, p50", "ns", "median wall time of the decode iterations; the device's "
+         "where the host is done before it"),
     Fact("output_token_p95_ns", "p95", "ns", "95 % of the decode iterations take no longer (nearest rank)"),
     Fact("output_token_max_ns", "Longest", "ns", "longest decode iteration"),
     *(Fact(f"{k}_share", f"In {k}", "ratio", f"part of the wall time in {k} iterations") for k in (PREFILL, DECODE, MIXED)),
@@ -172,7 +174,7 @@ def _any_batch(table: TableSection) -> bool:
 def _facts(found: Serving, frame: pd.DataFrame, done: Work) -> FactsSection:
     of = {kind: frame[frame["kind"] == kind] for kind in (PREFILL, DECODE, MIXED)}
     decode = of[DECODE][of[DECODE]["complete"]] if of[DECODE]["complete"].any() else of[DECODE]
-    wall = np.sort(decode["wall_ns"].to_numpy())
+    wall = np.sort(took_ns(decode))
     passed, gaps = passed_ns(frame)
     on_host = int(frame["wall_ns"].sum()) + gaps
     total, replayed = (int(frame[name].sum()) for name in ("sum_ns", "replayed_ns"))
@@ -265,7 +267,7 @@ def _sums(own: pd.DataFrame) -> dict[str, Scalar]:
         "device_ns": None if own["device_ns"].isna().any() else round(float(own["device_ns"].mean())),
         "gap_ns": round(float(np.nanmean(gaps))) if np.isfinite(gaps).any() else None,
         "tokens": tokens,
-        "tokens_per_s": _rate(tokens, float(own["wall_ns"].sum())),
+        "tokens_per_s": _rate(tokens, float(took_ns(own).sum())),
         "tokens_per_device_s": _rate(tokens, float(own["device_ns"].sum())),
         "replayed_share": _ratio(float(own["replayed_ns"].sum()), float(own["sum_ns"].sum())),
         "sol_ns": round(sol / len(own)) if measured > 0 else None,
@@ -384,13 +386,19 @@ def _headline(frame: pd.DataFrame, facts: dict[str, Scalar]) -> str:
     kinds = frame["kind"].value_counts()
     counts = [f"{human(int(n), 'count')} {k}" for k, n in kinds.items() if k != DECODE]
     out = f"{human(len(frame), 'count')} iteration{'' if len(frame) == 1 else 's'} ({', '.join(counts)})."
+    prefill, read = facts["context_tokens"], facts["context_tokens_per_s"]
+    if len(kinds) == 1 and kinds.index[0] == PREFILL and isinstance(prefill, int) and isinstance(read, float):
+        each = f"A prefill iteration takes **{human(round(float(frame['wall_ns'].median())), 'ns')}**"
+        of = "one recorded" if len(frame) == 1 else f"median of {human(len(frame), 'count')}"
+        out = f"{each} ({of}) for {human(prefill, 'count')} tokens{'' if len(frame) == 1 else ' in all'}: "
+        out += f"**{human(round(read), 'count')} tokens/s**."
     if isinstance(median, int):
-        on_device = float(frame.loc[frame["kind"] == DECODE, "device_ns"].median())
-        ahead = on_device > median
+        on_device, on_host = (float(frame.loc[frame["kind"] == DECODE, name].median()) for name in ("device_ns", "wall_ns"))
+        ahead = on_device > on_host
         of = f"median of {human(int(kinds[DECODE]), 'count')}" if kinds[DECODE] > 1 else "one recorded"
         takes = f"**{human(round(on_device), 'ns')}** of the device" if ahead else f"**{human(median, 'ns')}**"
         if ahead:
-            of += f", {human(median, 'ns')} on the host, which does not wait for it"
+            of += f", {human(round(on_host), 'ns')} on the host, which does not wait for it"
         out = f"A decode iteration takes {takes} ({of}{', besides ' + ', '.join(counts) if counts else ''})"
         out += f": **{human(round(rate), 'count')} tokens/s**." if isinstance(rate, float) else "."
     share, busy = facts["between_share"], facts["busy_share"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,6 +57,18 @@ def advice_for(capture: Capture) -> str:
     engines = set(capture.steps["engine"].astype(str)) - {""}
     one = next((one for one in ADVICE if one.engine in engines), ADVICE[-1])
     return f"{one.how}, {WHERE}; a recording of the same program with {one.eager} serves too, named with --capture"
+
+
+def kinds_notices(capture: Capture, rows: Sequence[int]) -> list[Notice]:
+    """Returns that a mean over these steps mixes iterations of several kinds; nothing where they are of one."""
+    own = capture.steps.iloc[list(rows)]
+    engine = next((str(name) for name in own["engine"].unique() if name), "")
+    kinds = own["kind"].astype(str).value_counts()
+    if not engine or len(kinds) < 2:
+        return []
+    count = ", ".join(f"{human(int(n), 'count')} {kind}" for kind, n in kinds.items())
+    text = f"Steps are iterations of {engine}: {count}. Means here mix them; Serving tells them apart."
+    return [Notice(text, "info", Link("serving", {"by": "kind"}, label="By kind"))]
 
 
 def aligned(capture: Capture) -> tuple[int, int]:

@@ -14,7 +14,7 @@ import pandas as pd
 from tb_sol_plugin.metrics.report.graph_notes import advice_for
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import device_word
-from tb_sol_plugin.metrics.time.serving import EAGER, Serving
+from tb_sol_plugin.metrics.time.serving import EAGER, Serving, passed_ns
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.engines import DECODE, MIXED
@@ -69,6 +69,7 @@ def serving_findings(capture: Capture, found: Serving, turning_point: int | None
         _prefill(frame, decode, passed, engine),
         _padding(frame, decode, passed, engine),
         _batch(frame, decode, turning_point, engine),
+        _launch(capture, found),
         _unnamed(capture, frame),
     ]
     return sorted((f for f in made if f is not None), key=lambda f: -(f.saving_ns or 0))
@@ -236,6 +237,27 @@ def _batch(frame: pd.DataFrame, decode: pd.DataFrame, turning_point: int | None,
         f"up to {human(turning_point, 'count')} on this device, so that more requests cost little more time per iteration.",
         fix=_fix("batch", engine, "let more requests run at once"), color="gemm", candidate=True,
         link=Link("serving", {"kind": DECODE, "by": "batch"}, label="By batch"),
+    )  # fmt: skip
+
+
+def _launch(capture: Capture, found: Serving) -> Finding | None:
+    """Finds graphs that start long after their launch while the device has no work; the first launch of a graph also uploads it."""
+    spans = iv.union(found.launched_ns, found.launched_ns + found.launch_ns)
+    passed, _ = passed_ns(found.frame)
+    idle = iv.length(_idle(capture, spans))
+    if not len(found.launch_ns) or idle < LEAST * passed:
+        return None
+    longest, median = (human(round(float(f(found.launch_ns))), "ns") for f in (np.max, np.median))
+    count = len(found.launch_ns)
+    often = "The one graph launch recorded starts its" if count == 1 else f"{human(count, 'count')} graph launches start their"
+    middle = "" if count == 1 else f" (median {median})"
+    return Finding(
+        rule="serving_launch", title="Graphs start long after they are launched",
+        evidence=f"{often} work up to {longest} after the call{middle}; the {device_word(capture)} has no work for "
+        f"{human(idle, 'ns')} of that. The first launch of a graph uploads it, and a recorder that has just started takes part.",
+        fix="# record later iterations, after each graph was launched once; what remains is the launch itself: fewer, larger nodes",
+        color="host", link=Link("timeline", {}, label="On the timeline"),
+        candidate=count == 1, saving_ns=round(idle / len(found.frame)), share=idle / passed,
     )  # fmt: skip
 
 

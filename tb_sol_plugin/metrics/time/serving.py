@@ -49,12 +49,13 @@ class Serving:
     or EAGER), launches (of graphs), start_ns, wall_ns, length_ns and until_ns (of the step: until
     its device work has ended), device_ns (NaN without a device), sum_ns (plain sum of its device events), replayed_ns, named_ns
     (of replayed work with an operator), gap_ns (host time since the iteration before ended; NaN where that one is not recorded), sol_ns,
-    measured_ns (of modeled work), modelled_share, complete. part: place in PARTS per device row. launch_ns: per graph launch of the
-    selection, from the call's start to that of its first device event.
+    measured_ns (of modeled work), modelled_share, complete. part: place in PARTS per device row. launched_ns, launch_ns: per graph launch
+    of the selection the call's start, and the time from there to its first device event.
     """
 
     frame: pd.DataFrame
     part: npt.NDArray[np.int8]
+    launched_ns: Ints
     launch_ns: Ints
 
 
@@ -110,7 +111,7 @@ def _serving(capture: Capture, where: Scope, done: Work) -> Serving:
     share = np.divide(measured, frame["sum_ns"], out=np.full(count, np.nan), where=frame["sum_ns"].to_numpy() > 0)
     frame = frame.assign(modelled_share=share).iloc[list(where.rows)].reset_index(drop=True)
     inside = np.isin(launches.step, where.rows)
-    return Serving(frame, parts(capture, done), launches.latency[inside])
+    return Serving(frame, parts(capture, done), launches.begun[inside], launches.latency[inside])
 
 
 def _known(column: pd.Series) -> npt.NDArray[np.float64]:
@@ -123,11 +124,14 @@ def _known(column: pd.Series) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class _Launches:
-    """Per graph launch: step (-1 outside), captured batch (-1 unknown), mode ("" unknown), ns from its call to its first event."""
+    """Per graph launch: step (-1 outside), captured batch (-1 unknown), mode ("" unknown), when it was called, ns from then to its first
+    event.
+    """
 
     step: Ints
     captured: Ints
     mode: list[str]
+    begun: Ints
     latency: Ints
 
 
@@ -143,7 +147,7 @@ def _launches(capture: Capture) -> _Launches:
     batch = np.append(table["captured_batch"].to_numpy(), -1)[place]
     modes = [*table["mode"].astype(str).tolist(), ""]
     step, start = (device[name].to_numpy()[rows].astype(np.int64) for name in ("step", "start_ns"))
-    return _Launches(step, batch, [modes[i] for i in place.tolist()], start - begun)
+    return _Launches(step, batch, [modes[i] for i in place.tolist()], begun, np.maximum(start - begun, 0))
 
 
 def _modes(launches: _Launches, count: int) -> list[str]:
@@ -209,6 +213,12 @@ def _within(capture: Capture, rows: npt.NDArray[np.integer], pattern: re.Pattern
     h = at.host(capture)
     mask = at.mask_of(capture, named)
     return np.asarray(tree.nearest(mask, h.parent, h.stop, launch.call[rows], launch.time[rows], h.end) >= 0, np.bool_)
+
+
+def took_ns(frame: pd.DataFrame) -> npt.NDArray[np.int64]:
+    """Returns how long each iteration took: its wall time, or that of the device where the host is done before it."""
+    device = frame["device_ns"].to_numpy(dtype=np.float64)
+    return np.asarray(np.fmax(frame["wall_ns"].to_numpy(dtype=np.float64), device), np.int64)
 
 
 def passed_ns(frame: pd.DataFrame) -> tuple[int, int]:

@@ -22,6 +22,7 @@ from tb_sol_plugin.cli import text as cli_text
 from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import Column, FactsSection, Mark, Report, Sort, TableSection, TreeSpec
 from tests.conftest import ROOT
+from tests.support.graphs import replay
 from tests.support.tiny import EVENTS, trace
 
 Capsys = pytest.CaptureFixture[str]
@@ -168,6 +169,16 @@ def test_report_tells_the_whole_story(file: Path, capsys: Capsys) -> None:
         if item.name != "links" and item.scope == "capture":  # the story of one recording
             assert item.title in out, item.name
     assert "failed" not in out
+
+
+def test_report_of_a_serving_trace_tells_its_iterations_too(tmp_path: Path, capsys: Capsys) -> None:
+    # GIVEN decode of an engine, its graph 300 us late WHEN reported THEN serving is told with its findings, kinds and parts, not as one line
+    replay(t := TraceBuilder(), [(("aten::mm", "gemm", 400_000),)], 0, 301_000)
+    assert run("report", str(t.write(tmp_path / "w.pt.trace.json"))) == 0
+    out = capsys.readouterr().out
+    story, pages = out.split("Every page in a sentence")
+    for text in ("A decode iteration takes", "Graphs start long after they are launched", "By kind", "What the device time is spent on"):
+        assert text in story and text not in pages
 
 
 def test_names_from_a_recording_do_not_steer_the_terminal(tmp_path: Path, capsys: Capsys) -> None:
@@ -325,6 +336,7 @@ def test_ranks_of_a_run_are_compared_in_every_format(tmp_path: Path, capsys: Cap
 
 def test_one_file_is_too_few_ranks_to_compare(tmp_path: Path, capsys: Capsys) -> None:
     from tests.support.ranks import rank_trace
+from tests.support.trace_builder import TraceBuilder
 
     assert run("analyze", "memcpy_ranks", rank_trace(0).write(tmp_path / "rank0.json"), "--format", "text") == 3
     assert "one worker here" in capsys.readouterr().err

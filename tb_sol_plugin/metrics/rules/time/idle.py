@@ -170,7 +170,8 @@ _SYNC_FIXES: Final = {
 
 
 LONG_RUN: Final = 10
-"""Work that runs so many times longer than the wait behind it, a replayed graph for one, is not bound by its launches."""
+SHORT_RUN_NS: Final = 100_000
+"""Work that runs longer than this and so many times longer than the wait behind it, a replayed graph for one, is not bound by launches."""
 
 
 @rule(
@@ -181,7 +182,7 @@ def launch_bound(context: TimeContext) -> Answer:
     start, stop, free, ended = _gaps(context)
     late, _ = launched(context.capture, start, ended)
     before = np.concatenate((start[:1], stop[:-1]))  # end of the gap before: where the work between two gaps begins
-    hit = late & (free <= LAUNCH_NS) & (start - before <= np.maximum(LONG_RUN * free, LAUNCH_NS))
+    hit = late & (free <= LAUNCH_NS) & (start - before <= np.maximum(LONG_RUN * free, SHORT_RUN_NS))
     if int(hit.sum()) < STRETCH:
         return None
     run, wait = (time_text(float(np.median(x[hit]))) for x in (start - before, free))

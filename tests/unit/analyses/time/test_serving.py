@@ -11,8 +11,10 @@ import pytest
 import tb_sol_plugin as sol
 from samples.simulate_serving import FOLDER, TRACE
 from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.metrics.rules.time.engine_fixes import custom_fix, eager_fix, expert_fix
 from tb_sol_plugin.model.report import Report, UnavailableReport
 from tests.support.captures import capture, report
+from tests.support.graphs import LAYER, ROOT, replay
 from tests.support.trace_builder import TraceBuilder
 
 SAMPLE = Path(__file__).resolve().parents[4] / "samples" / FOLDER
@@ -237,3 +239,62 @@ def test_an_engine_that_keeps_its_device_busy_gets_no_advice_on_gaps(tmp_path: P
         t.launch("kernel", at=15_000 * k + 100, start=15_000 * k + 1_000, duration=14_900)
     assert findings(sol.open_capture(str(t.write(tmp_path / "a" / "w.pt.trace.json")), cache=False).analyze("serving")) == {}  # type: ignore[arg-type]
     assert served_by(tmp_path / "b", ("step[DECODE bs=400]", 0, 10_000, 9_990), ("step[DECODE bs=400]", 0, 10_000, 9_990), graph=False) == {}
+
+
+def test_a_host_that_is_done_before_the_device_gives_no_rate(tmp_path: Path) -> None:
+    # GIVEN a decode iteration of 8 requests, 20 us on the host, whose graph starts 300 us after its launch at 1 us and runs 400 us
+    t = TraceBuilder()
+    replay(t, [(("aten::mm", "gemm", 400_000),)], 0, 301_000)
+    served = report(capture(t.write(tmp_path / "w.json")), "serving")
+    # THEN its time is that of the device, and so is the rate; from the first launch on 700 us passed, and a bit
+    assert served.facts["output_token_p50_ns"] == 400_000 and "20.00\u202fµs on the host" in served.headline
+    (kind,) = served.table("by_kind").to_dict("records")
+    assert kind["tokens_per_s"] == pytest.approx(8 / 400e-6) and kind["wall_ns"] == 20_000
+    # AND the wait for the graph is told, as possible: one launch may be the first of its graph
+    finding = next(f for f in served.findings if f.rule == "serving_launch")
+    assert finding.saving_ns == 300_000 and finding.candidate and finding.share == pytest.approx(300 / 701)
+    assert "up to 300.0\u202fµs after the call" in finding.evidence
+    # AND where graphs start at once it is not
+    t = TraceBuilder()
+    replay(t, [(("aten::mm", "gemm", 400_000),)], 0, 2_000)
+    assert not [f for f in report(capture(t.write(tmp_path / "soon.json")), "serving").findings if f.rule == "serving_launch"]
+
+
+def test_a_prefill_alone_has_its_rate_in_the_headline(tmp_path: Path) -> None:
+    # GIVEN 888 tokens in 20 us
+    t = TraceBuilder()
+    replay(t, [LAYER], 0, 10_000, root="execute_context_1(888_788544)_generation_0(0)")
+    headline = report(capture(t.write(tmp_path / "w.json")), "serving").headline
+    assert "A prefill iteration takes **20.00\u202fµs** (one recorded) for 888 tokens: **44\u202f400\u202f000 tokens/s**." in headline
+
+
+def test_the_overview_says_that_its_means_mix_kinds(tmp_path: Path) -> None:
+    # GIVEN the sample WHEN its overview is shown THEN it says which kinds, with the way to their table; of one kind it says nothing
+    notices = report(capture(SAMPLE / TRACE), "overview").notices
+    (one,) = [n for n in notices if n.link is not None and n.link.analysis == "serving"]
+    assert one.text.startswith("Steps are iterations of vLLM: 9 decode, 1 prefill, 1 mixed.")
+    assert not [n for n in report(capture(SAMPLE / TRACE), "overview", step="2-4").notices if "Means here" in n.text]
+
+
+def test_advice_names_the_options_of_the_engine(tmp_path: Path) -> None:
+    # GIVEN decode of vLLM whose kernels are launched one by one, each 90 us after the one before has ended
+    t = TraceBuilder()
+    t.annotation(ROOT, 0, 4_000_000)
+    for k in range(20):
+        at = 150_000 * k
+        t.op("aten::relu", at, 100_000)
+        t.launch("relu", at=at + 90_000, start=at + 95_000, duration=50_000)
+    fixes = {f.rule: f.fix for f in report(capture(t.write(tmp_path / "w.json")), "overview").findings}
+    # THEN the advice is of that engine: graphs for these batches, and not torch.compile
+    assert "cudagraph_capture_sizes" in fixes["launch_bound"]
+    # AND a replayed graph of 400 us with 20 us before it is not bound by its launches
+    t = TraceBuilder()
+    for k in range(12):
+        replay(t, [(("aten::mm", "gemm", 400_000),)], 420_000 * k, 420_000 * k + 5_000)
+    assert "launch_bound" not in {f.rule for f in report(capture(t.write(tmp_path / "graphs.json")), "overview").findings}
+    # AND by name: experts, custom operators and PyTorch's own
+    c = capture(SAMPLE / TRACE)
+    assert "benchmark_moe.py --tune" in expert_fix(c, "vllm::moe_forward") and not expert_fix(c, "aten::mm")
+    assert "custom_ops" in custom_fix(c, "_C::rotary_embedding") and not custom_fix(c, "aten::add") and not custom_fix(c, "triton_poi_fused_0")
+    plain = capture(TraceBuilder().write(tmp_path / "plain.json"))
+    assert "tune the tiles" in expert_fix(plain, "fused_moe_kernel") and "custom kernel" in custom_fix(plain, "aiter::rmsnorm") and not eager_fix(plain)
