@@ -24,6 +24,7 @@ from tb_sol_plugin.model.report import Column, FactsSection, Mark, Report, Sort,
 from tests.conftest import ROOT
 from tests.support.graphs import replay
 from tests.support.tiny import EVENTS, trace
+from tests.support.trace_builder import TraceBuilder
 
 Capsys = pytest.CaptureFixture[str]
 
@@ -336,7 +337,6 @@ def test_ranks_of_a_run_are_compared_in_every_format(tmp_path: Path, capsys: Cap
 
 def test_one_file_is_too_few_ranks_to_compare(tmp_path: Path, capsys: Capsys) -> None:
     from tests.support.ranks import rank_trace
-from tests.support.trace_builder import TraceBuilder
 
     assert run("analyze", "memcpy_ranks", rank_trace(0).write(tmp_path / "rank0.json"), "--format", "text") == 3
     assert "one worker here" in capsys.readouterr().err

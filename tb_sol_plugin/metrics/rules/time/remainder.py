@@ -61,14 +61,10 @@ def _fix(context: TimeContext, kind: str, name: str, dtype: str, claim: Claim) -
         if kind == "attention" and (_OWN_ATTENTION.match(name) or "flash" in name):
             return "# more (batch, head) pairs per core: larger batches"
         return _CPU[kind] if kind in _CPU else fusing(context, claim)
-    if kind == "gemm" and (experts := expert_fix(context.capture, name)):
-        return experts
     if kind in ("gemm", "conv", "attention") and dtype == "fp32" and context.spec is not None and "tf32" in context.spec.matrix:
         return 'torch.set_float32_matmul_precision("high")  # or autocast to bfloat16'
-    if kind == "gemm" and context.vendor == "amd":
-        return "torch.cuda.tunable.enable()  # TunableOp picks the fastest hipBLASLt or rocBLAS kernel per size"
     if kind == "gemm":
-        return tuning(context, claim, "or larger, 8-aligned sizes")
+        return expert_fix(context.capture, name) or _faster_product(context, claim)
     if kind == "conv":
         library = "MIOpen" if context.vendor == "amd" else "cuDNN"
         return f"torch.backends.cudnn.benchmark = True  # {library} tries its algorithms once per size"
@@ -78,8 +74,15 @@ def _fix(context: TimeContext, kind: str, name: str, dtype: str, claim: Claim) -
         return "model.to(memory_format=torch.channels_last)  # with autocast: NHWC batch norm over half the bytes"
     if re.search(r"_fused_(adam|sgd|adagrad)", name):
         return "# one pass already: sharded or 8-bit optimizer state moves less"
-    found = fusing(context, claim)
-    return (custom_fix(context.capture, name) or found) if compiled(context, claim) else found
+    custom = custom_fix(context.capture, name) if compiled(context, claim) else ""
+    return custom or fusing(context, claim)
+
+
+def _faster_product(context: TimeContext, claim: Claim) -> str:
+    """Returns one line of advice for products by a library on a GPU."""
+    if context.vendor == "amd":
+        return "torch.cuda.tunable.enable()  # TunableOp picks the fastest hipBLASLt or rocBLAS kernel per size"
+    return tuning(context, claim, "or larger, 8-aligned sizes")
 
 
 def _faster_attention(context: TimeContext, name: str) -> str:
