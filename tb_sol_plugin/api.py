@@ -4,7 +4,7 @@
 
     run = sol.open("logs/")                                   # logdir, run directory, file, or fsspec URL
     report = run.captures[0].analyze("kernels", group_by="name")
-    report.table("kernels"), report.facts["busy_ns"], report.figure("kernels")
+    report.table("kernels"), report.facts["union_ns"], report.findings
     run.analyze("memcpy_ranks").table("directions")           # over all workers of the run, one open at a time
     sol.compare("logs/before", "logs/after").table("causes")  # what changed from one run to another
     sol.analyze("memory_plan", preset="llama-7b", tp=2, pp=2).table("stages")   # an analysis that needs no recording

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import tb_sol_plugin as sol
 from tests.browser.conftest import Server, missing, opened
+from tests.conftest import ROOT
 from tests.support.firefox import FIREFOX, firefox
-from tests.support.tiny import trace
 
 pytestmark = pytest.mark.browser
 
@@ -25,7 +25,7 @@ def saved(serve: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_pages_in_chromium(saved: Path, chromium: Any, tmp_path: Path) -> None:
+def test_pages_in_chromium(saved: Path, chromium: Any) -> None:
     # GIVEN the pages of a sample as one HTML file, opened from the disk in a dark window
     context, page = opened(chromium, viewport={"width": 1280, "height": 900}, color_scheme="dark")
     faults: list[str] = []
@@ -64,17 +64,41 @@ def test_pages_in_chromium(saved: Path, chromium: Any, tmp_path: Path) -> None:
     page.click("text=Copy as command")
     assert "tb-sol analyze timeline LOGDIR" in page.input_value("textarea.copy-field")
     page.keyboard.press("Escape")
-    # AND a report in a cell of a notebook is the page of it alone, in a frame
-    cell = tmp_path / "notebook.html"
-    report = sol.open_capture(str(trace(tmp_path / "a.json"))).analyze("kernels")
-    cell.write_text(f"<!doctype html><meta charset='utf-8'>{report._repr_mimebundle_()['text/html']}")
-    page.goto(cell.as_uri())
-    shown = page.frame_locator("iframe")
-    shown.locator("main >> text=gemm").first.wait_for()
-    assert shown.locator("h1").inner_text() == "Kernels" and shown.locator("nav").count() == 0
     # AND nothing was asked of anybody, and nothing went wrong
     context.close()
     assert faults == [] and [url for url in asked if not url.startswith(("file:", "data:", "blob:", "about:"))] == []
+
+
+def test_cells_of_a_notebook_need_no_kernel_afterwards(chromium: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN the notebook of the samples, executed in its folder as Jupyter does
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for folder in ("notebooks", "simulated_gpu_train", "cpu_cnn"):
+        shutil.copytree(ROOT / "samples" / folder, tmp_path / folder)
+    notebook = nbformat.read(tmp_path / "notebooks" / "recording.ipynb", 4)
+    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(tmp_path / "notebooks")}}).execute()
+    shown = [output.data for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs if "data" in output]
+    # THEN reports are there as a frame, as Markdown and as text, tables as HTML, the figure as Plotly, and the file is written
+    frames = [data for data in shown if data.get("text/html", "").startswith("<iframe")]
+    assert [data["text/plain"].partition(":")[0] for data in frames] == ["Overview", "Compare"]
+    assert all(data["text/markdown"].startswith("### ") for data in frames) and any("<table" in data.get("text/html", "") for data in shown)
+    assert sum("application/vnd.plotly.v1+json" in data for data in shown) == 1 and (tmp_path / "notebooks" / "report.html").exists()
+    # WHEN its cells are shown by a browser without a kernel THEN each is the page of its report alone, in the theme of the window
+    cell = tmp_path / "cells.html"
+    cell.write_text("<!doctype html><meta charset='utf-8'>" + "".join(data["text/html"] for data in frames))
+    context, page = opened(chromium, color_scheme="dark")
+    faults: list[str] = []
+    page.on("console", lambda message: faults.append(message.text))
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.goto(cell.as_uri())
+    for place, (title, words) in enumerate((("Overview", "of the speed of light"), ("Compare", "channels_last"))):
+        frame = page.frame_locator("iframe").nth(place)
+        frame.locator(f"main >> text={words}").first.wait_for()
+        assert frame.locator("h1").all_inner_texts() in ([title], []) and frame.locator(".nav, .bar, .tabs").count() == 0
+        assert frame.locator("html").get_attribute("data-theme") == "dark"
+    heights = [frame.bounding_box()["height"] for frame in page.query_selector_all("iframe")]
+    context.close()
+    assert faults == [] and all(height > 640 for height in heights)
 
 
 def test_pages_in_firefox(saved: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 // An analysis with further views: a title and a bar of tabs that stays while the view below it changes. Each tab is a link.
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { alone } from "../api/file";
 import type { AnalysisInfo } from "../api/types";
 import { catalog } from "../state/data";
 import { familyOf } from "../state/family";
@@ -11,8 +12,8 @@ import { shortReason } from "./nav";
 /** Title of the first tab: the analysis that the others are views of. */
 const FIRST = "Summary";
 
-/** Whether the present page has a bar of tabs, which shows its title. */
-export const hasTabs = (): boolean => familyOf(catalog.value, page.value).length > 1;
+/** Whether the present page has a bar of tabs, which shows its title. A report that stands alone has no other views. */
+export const hasTabs = (): boolean => !alone && familyOf(catalog.value, page.value).length > 1;
 
 export function Family(): JSX.Element | null {
   const tabs = familyOf(catalog.value, page.value);
@@ -22,7 +23,7 @@ export function Family(): JSX.Element | null {
     const [all, now] = [bar.current, bar.current?.querySelector<HTMLElement>("[aria-current]")];
     if (all && now) all.scrollLeft = Math.max(0, now.offsetLeft - (all.clientWidth - now.offsetWidth) / 2);
   }, [page.value, tabs.length > 1]);
-  if (tabs.length < 2) return null;
+  if (!hasTabs()) return null;
   const head = tabs[0]!;
   const label = (a: AnalysisInfo): string => (a === head ? FIRST : a.title);
   const move = (event: KeyboardEvent): void => {
