@@ -19848,8 +19848,8 @@ function Typed({ f, label, now, set }) {
 // src/pages/tabs.tsx
 /** Title of the first tab: the analysis that the others are views of. */
 var FIRST = "Summary";
-/** Whether the present page has a bar of tabs, which shows its title. */
-var hasTabs = () => familyOf(catalog.value, page.value).length > 1;
+/** Whether the present page has a bar of tabs, which shows its title. A report that stands alone has no other views. */
+var hasTabs = () => !alone && familyOf(catalog.value, page.value).length > 1;
 function Family() {
 	const tabs = familyOf(catalog.value, page.value);
 	const bar = T$1(null);
@@ -19857,7 +19857,7 @@ function Family() {
 		const [all, now] = [bar.current, bar.current?.querySelector("[aria-current]")];
 		if (all && now) all.scrollLeft = Math.max(0, now.offsetLeft - (all.clientWidth - now.offsetWidth) / 2);
 	}, [page.value, tabs.length > 1]);
-	if (tabs.length < 2) return null;
+	if (!hasTabs()) return null;
 	const head = tabs[0];
 	const label = (a) => a === head ? FIRST : a.title;
 	const move = (event) => {
