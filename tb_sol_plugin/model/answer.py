@@ -391,8 +391,10 @@ def from_base(request: AnalysisRequest, source: RecordingSource | None) -> Input
     """
     item = request.item
     if not item.compares or source is None:
-        known = "it compares by itself" if item.scope in ("pair", "runs") else "it is of no recording"
+        known = "it compares by itself" if item.scope == "runs" else "it is of no recording"
         raise BadQuery(f"{item.name} has no baseline: {known}", hint="choose an analysis of one run", field="base")
+    if item.scope == "pair":
+        return _from_base_to_shown(request, source)
     base = source.base(request)
     other, names = base.recording, base.names
     asked = request.raw.get("step", "")
@@ -435,6 +437,20 @@ def from_base(request: AnalysisRequest, source: RecordingSource | None) -> Input
         request, {**here.names, **named}, make, ranks=[rank for i in inputs for rank in i.ranks], state=state,
         kept=all(i.kept for i in inputs),
     )  # fmt: skip
+
+
+def _from_base_to_shown(request: AnalysisRequest, source: RecordingSource) -> Inputs:
+    """Returns the pair from the baseline to the recording that is shown, as pages against a baseline have it: B is the one shown. A
+    recording that the query names stands in place of the baseline.
+    """
+    named = OtherNames.of(request.raw) != OtherNames()
+    raw = {**request.raw, **({} if named else (request.base or OtherNames()).fields)}
+    asked = replace(request, raw={k: v for k, v in raw.items() if v}, base=None)
+    try:
+        shown, base, fields = source.pair(asked)
+    except Unavailable:
+        return _without_other(request)
+    return from_pair(asked, base, shown, fields)
 
 
 def _change(request: AnalysisRequest, source: RecordingSource) -> Inputs | None:

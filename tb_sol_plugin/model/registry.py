@@ -122,8 +122,10 @@ class Analysis:
 
     @property
     def compares(self) -> bool:
-        """Whether its reports can be set against those of a baseline: over pairs and runs it compares by itself."""
-        return self.scope in ("capture", "ranks")
+        """Whether its reports can be set against those of a baseline. One of a pair is that from the baseline to the recording shown; over
+        runs it compares by itself.
+        """
+        return self.scope in ("capture", "ranks", "pair")
 
     @property
     def icon(self) -> str:

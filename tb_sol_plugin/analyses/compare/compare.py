@@ -1,7 +1,8 @@
 """What changed between two runs, by how much, whether it is more than noise, and because of what.
 
 Of two recordings the steps are compared: their length, the parts that they consist of, and the operators, kernels, modules, phases and
-copies in them. Differences are those of the other recording less the one shown. The change of the step is that of the medians, with a
+copies in them. Differences are B less A: A is the one shown and B the other one, or, against a
+baseline, A is the baseline and B the one shown. The change of the step is that of the medians, with a
 95 % interval: steps that follow each other are alike (a moving-block bootstrap knows that), and one run a side says nothing about the
 noise from run to run, for which half a percent is assumed. The difference of the mean step is split into parts that add up to it.
 """

@@ -1,9 +1,9 @@
 """Memory of two recordings beside each other: what changed at the peak, and because of what.
 
 Two runs or two ranks. The other one is a run beside the one that is shown, with the same worker, unless it is chosen. Differences are
-those of the other one less the one shown. Who held memory at the peaks is matched by name; what stands in one of them only is said.
-Both columns add up to the peaks, so the differences add up to theirs. Operators, allocations of the same operator, module and size, and
-steps stand beside each other too.
+those of B less A: of the other one less the one shown, or, against a baseline, of the one shown less the baseline. Who held memory at the
+peaks is matched by name; what stands in one of them only is said. Both columns add up to the peaks, so the differences add up to theirs.
+Operators, allocations of the same operator, module and size, and steps stand beside each other too.
 """
 
 from __future__ import annotations
@@ -67,16 +67,16 @@ _MEASURES: Final = {
 _NOT_OF_BOTH: Final = "not known of both recordings"
 NUMBERS: Final = (
     Column("measure", "Number", doc="what is compared", show="text"),
-    Column("delta", "Difference", "B", "the other recording less the one shown", missing=_NOT_OF_BOTH),
-    Column("share", "Of it", "ratio", "difference over the value of the one shown", show="share", missing="it is 0, or not known"),
-    Column("a", "A", "B", "of the recording that is shown", missing="not known of this recording"),
-    Column("b", "B", "B", "of the other recording", missing="not known of this recording"),
+    Column("delta", "Difference", "B", "B less A", missing=_NOT_OF_BOTH),
+    Column("share", "Of it", "ratio", "difference over the value of A", show="share", missing="it is 0, or not known"),
+    Column("a", "A", "B", "of A", missing="not known of this recording"),
+    Column("b", "B", "B", "of B", missing="not known of this recording"),
 )
 AT_PEAKS: Final = (
     Column("name", "Blocked by", doc="what held memory at the peaks; also what was there before, and the rest", show="code"),
-    Column("delta", "Difference", "B", "the other recording less the one shown"),
-    Column("a", "A", "B", "bytes in use at the peak of the recording that is shown"),
-    Column("b", "B", "B", "bytes in use at the peak of the other recording"),
+    Column("delta", "Difference", "B", "B less A"),
+    Column("a", "A", "B", "bytes in use at the peak of A"),
+    Column("b", "B", "B", "bytes in use at the peak of B"),
     Column("only", "In", doc="both, or the one recording that has this name", show="text"),
     Column("allocations_a", "Allocations in A", "count", "how many make up these bytes", rank=2, missing="not recorded by this source"),
     Column("allocations_b", "Allocations in B", "count", "how many make up these bytes", rank=2, missing="not recorded by this source"),
@@ -87,11 +87,11 @@ AT_PEAKS: Final = (
 )  # fmt: skip
 FACTS: Final = (
     *(
-        Fact(f"{name}_delta_bytes", label, "B", f"{label}: the other recording less the one shown")
+        Fact(f"{name}_delta_bytes", label, "B", f"{label}: B less A")
         for name, (label, _) in _MEASURES.items()
     ),
-    Fact("peak_a_bytes", "", "B", "in use at most, of the recording that is shown"),
-    Fact("peak_b_bytes", "", "B", "in use at most, of the other recording"),
+    Fact("peak_a_bytes", "", "B", "in use at most, of A"),
+    Fact("peak_b_bytes", "", "B", "in use at most, of B"),
     Fact("peak_ratio", "", "", "the latter over the former"),
     Fact("other_run", "", "", "run of the other recording"),
     Fact("other_worker", "", "", "its worker"),

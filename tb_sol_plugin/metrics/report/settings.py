@@ -13,8 +13,8 @@ from tb_sol_plugin.model.report import Column, TableSection, make_table
 
 SETTINGS: Final = (
     Column("setting", "Setting", doc="how a recording was made", show="text"),
-    Column("a", "A", doc="of the recording that is shown", show="text", missing="not recorded"),
-    Column("b", "B", doc="of the other recording", show="text", missing="not recorded"),
+    Column("a", "A", doc="of A", show="text", missing="not recorded"),
+    Column("b", "B", doc="of B", show="text", missing="not recorded"),
     Column("same", "Same", doc="whether both say the same", show="badge"),
 )
 
@@ -23,9 +23,10 @@ _SIDE: Final = re.compile(r"\b[AB]\b")
 
 
 def named(columns: Iterable[Column], names: tuple[str, str]) -> list[Column]:
-    """Returns columns with the names of two recordings in place of A and B in their labels."""
+    """Returns columns with the names of two recordings in place of A and B in their labels and meanings."""
     of = {"A": names[0], "B": names[1]}
-    return [msgspec.structs.replace(c, label=_SIDE.sub(lambda found: of[found[0]], c.label)) for c in columns]
+    put = lambda text: _SIDE.sub(lambda found: of[found[0]], text)
+    return [msgspec.structs.replace(c, label=put(c.label), doc=put(c.doc), missing=put(c.missing)) for c in columns]
 
 
 def settings_table(names: tuple[str, str], settings: tuple[Mapping[str, str], Mapping[str, str]], *, span: int = 12) -> TableSection:

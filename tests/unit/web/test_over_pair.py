@@ -131,7 +131,10 @@ def test_a_page_is_set_against_a_baseline(client: FlaskClient) -> None:
     # AND a name that is not there, the recording itself, and a page that takes no baseline are said
     assert client.get(f"{ask}&base=nowhere").status_code == 404
     assert client.get(f"{ask}&base=job/a&base_worker=0").get_json()["error"]["code"] == "bad_query"
-    assert "compares by itself" in client.get(f"{ASK}&base=job/b").get_json()["error"]["message"]
+    assert "compares by itself" in client.get("/api/v1/analysis/trend?run=job/a&base=job/b").get_json()["error"]["message"]
+    # AND a page that compares goes from the baseline to the run that is shown: 500 less 300 MB
+    facts = next(s for s in client.get(f"{ASK}&base=job/b&wait=30").get_json()["sections"] if s["kind"] == "facts")["values"]
+    assert (facts["peak_delta_bytes"], facts["peak_b_bytes"]) == (200 * MB, 500 * MB)
     # AND where the baseline has nothing of it, the page stands alone and says so
     bare = client.get(f"{ask}&base=plain&base_worker=w").get_json()
     assert bare["available"] and any("stands beside it" in n["text"] for n in bare["notices"])

@@ -144,4 +144,9 @@ def test_any_page_against_a_baseline(logdir: Path, capsys: pytest.CaptureFixture
     assert main(["analyze", "kernels", str(logdir), "--run", "slow", "--against", "base", "--format", "csv", "--no-cache"]) == 0
     assert capsys.readouterr().out.splitlines()[0].startswith("short_name,name,calls,calls_base,calls_delta,calls_change,total_ns,total_ns_base,")
     with pytest.raises(BadQuery, match="compares by itself"):
-        sol.open(str(logdir), run="slow", cache=False).analyze("compare", against="base")
+        sol.open(str(logdir), run="slow", cache=False).analyze("trend", against="base")
+    # AND the page that compares has the direction of the others there: from the baseline to the run that is shown
+    turned = sol.open(str(logdir), run="slow", cache=False).analyze("compare", against="base")
+    assert isinstance(turned, Report) and turned.headline == found.notices[0].text and turned.facts == compare(logdir, "slow").facts
+    assert turned.fields["other_run"].value == "base"
+    assert next(c for c in section(turned, "rows").columns if c.name == "delta_ns").doc == "time per step, slow less base"
