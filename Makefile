@@ -34,7 +34,7 @@ new-analysis:  ## a small analysis and its test to begin from: make new-analysis
 	$(PYTHON) tools/new_analysis.py $(NAME) $(or $(ROOM),time)
 
 samples:  ## record and simulate the samples again
-	$(PYTHON) samples/record_cpu.py && $(PYTHON) samples/simulate_gpu.py && $(PYTHON) samples/simulate_llm.py && $(PYTHON) samples/simulate_copies.py && $(PYTHON) samples/simulate_memory.py && $(PYTHON) samples/simulate_proton.py
+	$(PYTHON) samples/record_cpu.py && $(PYTHON) samples/record_decode.py && $(PYTHON) samples/simulate_gpu.py && $(PYTHON) samples/simulate_llm.py && $(PYTHON) samples/simulate_copies.py && $(PYTHON) samples/simulate_memory.py && $(PYTHON) samples/simulate_proton.py
 	$(PYTHON) samples/capture_train.py && $(PYTHON) samples/capture_rl.py && $(PYTHON) samples/capture_fsdp.py
 	$(PYTHON) samples/capture_memory.py && $(PYTHON) samples/capture_scaling.py
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.browser
 RUNS = [
     "simulated_gpu_train", HOSTILE_RUN,
     "capture_fsdp", "capture_memory", "capture_rl", "capture_scaling/1_replica", "capture_scaling/2_replicas", "capture_train",
-    "cpu_cnn/baseline", "cpu_cnn/channels_last", "cpu_transformer", "proton", "simulated_copies", "simulated_gpu_llm",
+    "cpu_cnn/baseline", "cpu_cnn/channels_last", "cpu_decode", "cpu_transformer", "proton", "simulated_copies", "simulated_gpu_llm",
     "simulated_memory/after", "simulated_memory/before", "simulated_ranks", "simulated_serving",
 ]  # fmt: skip
 NARROW = {"simulated_gpu_train": (1024, 700), HOSTILE_RUN: (700, 400)}
@@ -28,7 +28,7 @@ ONCE = {
 }  # fmt: skip
 """Pages that hardly differ between the runs of a logdir, and the run that they are opened with."""
 FEW = {
-    "simulated_serving": ("serving", "health"), "simulated_ranks": ("ranks", "collectives", "parallelism", "pipeline", "clocks"),
+    "cpu_decode": ("serving",), "simulated_serving": ("serving", "health"), "simulated_ranks": ("ranks", "collectives", "parallelism", "pipeline", "clocks"),
 }  # fmt: skip
 """Runs whose other pages differ from those of other samples in numbers only: the server's tests read them, the browser opens these."""
 REASONS = {"simulated_gpu_train", "capture_fsdp", "cpu_transformer", "proton"}

@@ -62,12 +62,11 @@ def advice_for(capture: Capture) -> str:
 def kinds_notices(capture: Capture, rows: Sequence[int]) -> list[Notice]:
     """Returns that a mean over these steps mixes iterations of several kinds; nothing where they are of one."""
     own = capture.steps.iloc[list(rows)]
-    engine = next((str(name) for name in own["engine"].unique() if name), "")
     kinds = own["kind"].astype(str).value_counts()
-    if not engine or len(kinds) < 2:
+    if not own["engine"].astype(str).any() or len(kinds) < 2:
         return []
     count = ", ".join(f"{human(int(n), 'count')} {kind}" for kind, n in kinds.items())
-    text = f"Steps are iterations of {engine}: {count}. Means here mix them; Serving tells them apart."
+    text = f"Steps are iterations of inference: {count}. Means here mix them; Serving tells them apart."
     return [Notice(text, "info", Link("serving", {"by": "kind"}, label="By kind"))]
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tb_sol_plugin as sol
@@ -260,6 +261,24 @@ def test_a_host_that_is_done_before_the_device_gives_no_rate(tmp_path: Path) -> 
     assert not [f for f in report(capture(t.write(tmp_path / "soon.json")), "serving").findings if f.rule == "serving_launch"]
 
 
+def test_a_recorded_loop_on_the_cpu_is_read_as_any_engine() -> None:
+    # GIVEN the committed recording of a decode loop: four prompts of 48 tokens, then six tokens of each, compiled
+    (path,) = (SAMPLE.parent / "cpu_decode").glob("*.gz")
+    c = capture(path)
+    served = report(c, "serving")
+    rows = served.table("iterations").to_dict("records")
+    # THEN its iterations are those of the loop, and its parts those of the model; nothing is said of a device that is not there
+    assert [(r["kind"], r["requests"], r["context_tokens"] + r["generation_tokens"]) for r in rows] == [("prefill", 4, 192)] + [("decode", 4, 4)] * 6
+    parts = served.table("phases_of_iteration")
+    assert {"GEMM", "attention", "norm"} <= set(parts["part"]) and served.table("by_kind")["device_ns"].isna().all()
+    assert served.facts["generation_tokens"] == 24 and served.facts["replayed_share"] is None
+    # AND of two layers each iteration has attention twice
+    calls = c.host.loc[c.host["name"].astype(str).str.match(r"aten::_?scaled_dot_product\w*_for_cpu$"), "start_ns"].to_numpy()
+    begin = c.steps["host_start_ns"].to_numpy()
+    assert np.bincount(np.searchsorted(begin, calls, side="right") - 1).tolist() == [2] * 7
+    assert path.stat().st_size < 100_000
+
+
 def test_a_prefill_alone_has_its_rate_in_the_headline(tmp_path: Path) -> None:
     # GIVEN 888 tokens in 20 us
     t = TraceBuilder()
@@ -272,7 +291,7 @@ def test_the_overview_says_that_its_means_mix_kinds(tmp_path: Path) -> None:
     # GIVEN the sample WHEN its overview is shown THEN it says which kinds, with the way to their table; of one kind it says nothing
     notices = report(capture(SAMPLE / TRACE), "overview").notices
     (one,) = [n for n in notices if n.link is not None and n.link.analysis == "serving"]
-    assert one.text.startswith("Steps are iterations of vLLM: 9 decode, 1 prefill, 1 mixed.")
+    assert one.text.startswith("Steps are iterations of inference: 9 decode, 1 prefill, 1 mixed.")
     assert not [n for n in report(capture(SAMPLE / TRACE), "overview", step="2-4").notices if "Means here" in n.text]
 
 
