@@ -28,7 +28,7 @@ FEW_STEPS: Final = 16
 ERROR: Final = 0.005
 """Error of a prediction, of the step, where waits between streams are known."""
 ERROR_INFERRED: Final = 0.03
-"""The same where some are inferred."""
+"""The same where some are inferred, or with several devices waits of the host."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,11 @@ def _trust(capture: Capture, where: Scope) -> Trust:
     inferred = int(path.duration[path.inferred].sum()) / total
     blind = blind_error(capture, where)
     grade = next((name for name, most, off in GRADES if unexplained <= most and abs(blind) <= off), "poor")
-    events = graph_of(capture).edges
-    guessed = bool(((events.kind == EVENT) & (events.evidence == INFERRED)).any())
+    graph = graph_of(capture)
+    device = graph.work.device
+    several = len(device) > 0 and bool((device != device[0]).any())  # which of them the host waited for is a guess
+    kinds = (EVENT, SYNC) if several else (EVENT,)
+    guessed = bool((np.isin(graph.edges.kind, kinds) & (graph.edges.evidence == INFERRED)).any())
     return Trust(unexplained, inferred, blind, grade, abs(blind) + (ERROR_INFERRED if guessed else ERROR))
 
 

@@ -22,6 +22,9 @@ RETURNS_NS: Final = 1_000
 """A call that waited returns this long after the device at least."""
 CALL_NS: Final = 2_000
 """What a call that waits costs the host by itself, at most."""
+NOT_NAMED: Final = -2
+MOST_STREAMS: Final = 64
+"""Streams of a recording up to which a call for a whole device is told to wait for each of them."""
 WHOLE_DEVICE: Final = re.compile(r"^(cuda|hip|musa)DeviceSynchronize|^(cu|hip)CtxSynchronize")
 OF_MEMORY: Final = re.compile(
     r"^(cuda|hip|cu|musa)(Free(Host)?|HostAlloc|MallocHost|HostMalloc|HostFree|MemAllocHost|MemFree\w*|Module(Load|Unload)\w*)$"
@@ -40,8 +43,9 @@ def wait_edges(capture: Capture, nodes: Nodes, work: Work) -> tuple[list[Edges],
     """Returns (edges from the device to the ends of calls that waited for it, the nodes of those ends)."""
     if not len(work.start) or not nodes.hosts:
         return [], np.zeros(0, np.int64)
-    found = [_synchronizing(capture, nodes, work), _copying(capture, nodes, work), _full(nodes, work, capture)]
-    return found, np.unique(np.concatenate([e.target for e in found])).astype(np.int64)
+    waited, besides = _synchronizing(capture, nodes, work)
+    found = [waited, _copying(capture, nodes, work), _full(nodes, work, capture)]
+    return [*found, besides], np.unique(np.concatenate([e.target for e in found])).astype(np.int64)
 
 
 def _edges(nodes: Nodes, work: Work, source: Ints, call: Ints, kind: int, evidence: npt.NDArray[np.integer] | int) -> Edges:
@@ -56,37 +60,71 @@ def _edges(nodes: Nodes, work: Work, source: Ints, call: Ints, kind: int, eviden
     return edges(nodes.hosts + 2 * source + 1, nodes.end[call], kind, evidence[waited], np.minimum(lag, RETURNS_NS))
 
 
-def _synchronizing(capture: Capture, nodes: Nodes, work: Work) -> Edges:
-    """Returns the edges into calls that synchronize, as rows of the recording say for what, else by what ended last inside of each."""
+def _synchronizing(capture: Capture, nodes: Nodes, work: Work) -> tuple[Edges, Edges]:
+    """Returns the edges into calls that synchronize, as rows of the recording say for what, else by what ended last inside of each; and
+    those of work that a call for a whole device would have waited for, too, had it ended later.
+
+    Which of several devices a call without a row waited for is not recorded: it is the one whose work ended last before it returned.
+    """
     h = at.host(capture)
     call = at.named(capture, S.CALL, lambda n: SYNCHRONIZE.match(n) is not None or OF_MEMORY.match(n) is not None)
     call = call[nodes.end[call] >= 0]
     began, ended = h.start[call], h.start[call] + h.duration[call]
-    stream, whole = _named_streams(capture, nodes, call)
+    stream, context = _named_streams(capture, nodes, call)
+    whole = context != NOT_NAMED
     everywhere = at.mask_of(capture, at.named(capture, S.CALL, lambda n: WHOLE_DEVICE.match(n) is not None))[call]
-    device = _device_of_thread(capture, work, call)
+    device = np.where(context >= 0, context, _device_of_thread(capture, work, call))
     source = _last_ended(work, work.device, device, began, ended)
+    if (work.device != work.device[0]).any():
+        unsure = everywhere & (context < 0)
+        anywhere = np.zeros(len(work.device), np.int64)
+        source[unsure] = _last_ended(work, anywhere, anywhere[:1].repeat(int(unsure.sum())), began[unsure], ended[unsure])
+        whole, everywhere = whole & ~unsure, everywhere & ~unsure
     named = stream >= 0
     source[named] = _last_ended(work, work.stream, stream[named], began[named], ended[named])
-    return _edges(nodes, work, source, call, SYNC, np.where(named | whole | everywhere, RECORDED, INFERRED))
+    besides = _ended_before(nodes, work, call[everywhere & ~named], device[everywhere & ~named])
+    return _edges(nodes, work, source, call, SYNC, np.where(named | whole | everywhere, RECORDED, INFERRED)), besides
 
 
-def _named_streams(capture: Capture, nodes: Nodes, call: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """Returns per call (number of the stream that a row of the recording says it waited for, -1 none; whether for the whole context)."""
+def _ended_before(nodes: Nodes, work: Work, call: Ints, device: Ints) -> Edges:
+    """Returns edges to calls that wait for a whole device from the last work of each of its streams, where that ended before they returned.
+
+    They hold no call as it was, and those whose work became longer.
+    """
+    began, ended = nodes.time[nodes.start[call]], nodes.time[nodes.end[call]]
+    sources, calls = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    first = np.flatnonzero(np.diff(work.stream, prepend=-1))
+    if len(first) <= MOST_STREAMS:
+        for low, high in zip(first.tolist(), [*first[1:].tolist(), len(work.stream)], strict=True):
+            mine = np.flatnonzero(device == work.device[low])
+            launched = np.maximum.accumulate(work.launch[low:high])
+            place = np.searchsorted(launched, began[mine], side="right") - 1
+            source = low + np.maximum(place, 0)
+            there = (place >= 0) & (work.call[source] >= 0) & (work.end[source] <= ended[mine])
+            sources.append(source[there])
+            calls.append(call[mine[there]])
+    source, target = np.concatenate(sources), nodes.end[np.concatenate(calls)]
+    lag = np.minimum(nodes.time[target] - work.end[source], RETURNS_NS)
+    return edges(nodes.hosts + 2 * source + 1, target, SYNC, RECORDED, lag)
+
+
+def _named_streams(capture: Capture, nodes: Nodes, call: Ints) -> tuple[Ints, Ints]:
+    """Returns per call (number of the stream that a row of the recording says it waited for, -1 none; the device of the whole context that
+    it says, -1 of one whose device is not known, NOT_NAMED none)."""
     sync = capture.tables["sync"]
-    stream, whole = np.full(len(call), -1, np.int64), np.zeros(len(call), np.bool_)
+    stream, context = np.full(len(call), -1, np.int64), np.full(len(call), NOT_NAMED, np.int64)
     if not len(sync) or not len(call):
-        return stream, whole
+        return stream, context
     row = call_rows(capture, sync["correlation"].to_numpy())
     place = np.searchsorted(call, row)
     there = (row >= 0) & (call[np.minimum(place, len(call) - 1)] == row)
     of_context = arrays.where(sync["name"], lambda n: n.lower().startswith("context"))
-    whole[place[there & of_context]] = True
-    waited, own = sync["wait_on_stream"].to_numpy(), sync["stream"].to_numpy()
     device, number = sync["device"].to_numpy(), stream_numbers(capture, nodes)
+    context[place[there & of_context]] = np.maximum(device[there & of_context], -1)
+    waited, own = sync["wait_on_stream"].to_numpy(), sync["stream"].to_numpy()
     for i in np.flatnonzero(there & ~of_context).tolist():
         stream[place[i]] = number.get((int(device[i]), int(waited[i] if waited[i] >= 0 else own[i])), -1)
-    return stream, whole
+    return stream, context
 
 
 def _copying(capture: Capture, nodes: Nodes, work: Work) -> Edges:

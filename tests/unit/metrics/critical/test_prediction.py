@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from tb_sol_plugin.metrics.critical.replay import trust_of
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
-from tests.support.schedules import Action, Host, Launch, Record, Sync, Wait, run, trace_of
+from tests.support.schedules import Action, Backward, Copy, Graph, Host, Launch, Record, Sync, Wait, run, trace_of
 
 DEPTH = 1_000
 
@@ -46,7 +48,86 @@ QUEUE_FULL = layers(50_000, 1_000, 0, 1_200, sync_every=1_200)
 CHANGES = (("gemm_kernel", 0.5), ("gemm_kernel", 1.5), ("norm_kernel", 0.0), ("ncclDevKernel_AllReduce", 0.5))
 
 
-def recorded(program: list[Action], folder: Path, **how: bool) -> Capture:
+def varied(count: int, make: Callable[[random.Random, int], list[Action]], seed: int = 3) -> list[Action]:
+    """Some rounds of actions whose durations vary."""
+    rng = random.Random(seed)
+    return [action for i in range(count) for action in make(rng, i)]
+
+
+def ns(rng: random.Random, mean: int) -> int:
+    return round(mean * rng.uniform(0.5, 1.5))
+
+
+def gemm(rng: random.Random, mean: int, stream: int = 7, **how: Any) -> Launch:
+    return Launch(stream, ns(rng, mean), "gemm_kernel", **how)
+
+
+def graphs(rng: random.Random, i: int) -> list[Action]:
+    kernels = (gemm(rng, 20_000), gemm(rng, 15_000), Launch(9, ns(rng, 30_000), "norm_kernel"), Launch(7, ns(rng, 25_000), "norm_kernel"))
+    return [Host(ns(rng, 60_000)), Graph(kernels), *([Sync()] if i % 6 == 5 else [])]
+
+
+def items(rng: random.Random, _: int) -> list[Action]:
+    return [Host(ns(rng, 15_000)), gemm(rng, 60_000), Launch(7, ns(rng, 20_000), "norm_kernel"), Copy(7, 2_000), Host(ns(rng, 30_000))]
+
+
+def pageable(rng: random.Random, i: int) -> list[Action]:
+    copy: list[Action] = [Copy(9, ns(rng, 80_000))] if i % 2 else []
+    return [Host(ns(rng, 20_000)), gemm(rng, 50_000), Launch(7, ns(rng, 20_000), "norm_kernel"), *copy]
+
+
+def training(rng: random.Random, _: int) -> list[Action]:
+    def layers(count: int, host: int) -> list[Action]:
+        return [a for _ in range(count) for a in (Host(ns(rng, host)), gemm(rng, 40_000), Launch(7, ns(rng, 10_000), "norm_kernel"))]
+
+    return [*layers(4, 60_000), Backward(tuple(layers(5, 50_000))), Host(ns(rng, 80_000)), Launch(7, 5_000, "norm_kernel")]
+
+
+def two_devices(rng: random.Random, i: int) -> list[Action]:
+    work = [Host(ns(rng, 10_000)), gemm(rng, 45_000), Launch(7, ns(rng, 60_000), "norm_kernel", device=1)]
+    return [*work, *([Sync(), Sync(1)] if i % 5 == 4 else [])]
+
+
+def overlapping(rng: random.Random, i: int) -> list[Action]:
+    late = [Launch(7, ns(rng, 30_000), "norm_kernel"), gemm(rng, 30_000, overlaps=True)]
+    return [Host(ns(rng, 8_000)), gemm(rng, 40_000), *late, *([Sync()] if i % 8 == 7 else [])]
+
+
+MORE = {
+    "graph replay": (graphs, 0.0005), "item": (items, 0.0005), "pageable copies": (pageable, 0.0005), "autograd thread": (training, 0.0005),
+    "two devices": (two_devices, 0.0005), "two devices, unnamed": (two_devices, 0.011), "overlapping kernels": (overlapping, 0.0005),
+}  # fmt: skip
+"""Programs, with the error of a prediction. Unnamed: no row says which device the host waits for."""
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_replay_of_graphs_waits_threads_and_devices(name: str, tmp_path: Path) -> None:
+    # GIVEN programs that replay graphs, wait for single values, copy to pageable memory, run a backward pass, use two devices or kernels
+    # that start before the one before them ends WHEN kernels take half, half more or no time THEN the length is that of the simulator
+    make, most = MORE[name]
+    program = varied(24, make)
+    capture = recorded(program, tmp_path, rows="unnamed" not in name)
+    for kernel, scale in (("gemm_kernel", 0.5), ("gemm_kernel", 1.5), ("norm_kernel", 0.0), ("norm_kernel", 2.0)):
+        found, truth = predicted(capture, kernel, scale), run(program, {kernel: scale}, depth=DEPTH).end
+        assert found.window == run(program, depth=DEPTH).end
+        off = abs(found.window - found.saved - truth) / truth
+        assert off <= most, (name, kernel, scale, off)
+        assert abs(found.window - found.saved - truth) <= found.error, "the interval holds the truth"
+
+
+def test_rows_of_some_waits_are_missing(tmp_path: Path) -> None:
+    # GIVEN programs of whose waits half have rows, at random THEN those without are told from times, and the interval holds the truth
+    for name, program in PROGRAMS.items():
+        capture = recorded(program, tmp_path / name, rows=0.5)
+        edges = graph_of(capture).edges
+        assert set(edges.evidence[edges.kind == edge.EVENT].tolist()) >= {edge.RECORDED}
+        for kernel, scale in CHANGES:
+            found, truth = predicted(capture, kernel, scale), run(program, {kernel: scale}, depth=DEPTH).end
+            off = abs(found.window - found.saved - truth)
+            assert off <= found.error, (name, kernel, scale)
+
+
+def recorded(program: list[Action], folder: Path, **how: float) -> Capture:
     return read(str(trace_of(program, depth=DEPTH, **how).write(folder / "w.pt.trace.json")))
 
 
