@@ -176,7 +176,10 @@ def _phases(capture: Capture) -> tuple[str, ...]:
 
 def _notices(capture: Capture, path: Path, trust: Trust) -> list[Notice]:
     out = []
-    if trust.grade == "poor":
+    if trust.apart:
+        text = "Most work of devices has no launch in this recording, or starts before it by the clocks"
+        out.append(Notice(f"{text}: nothing joins the paths of host and devices, and what items would save is no prediction.", "warn"))
+    elif trust.grade == "poor":
         most = np.flatnonzero(path.kind == PLACE["unexplained"])
         share = human(trust.unexplained, "ratio")
         text = f"The path is not well explained ({share} of it unexplained): what items would save is no prediction."

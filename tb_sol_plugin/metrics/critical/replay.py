@@ -16,6 +16,7 @@ from tb_sol_plugin.metrics.critical.edges import EVENT, HANDOFF, INFERRED, LAUNC
 from tb_sol_plugin.metrics.critical.graph import Graph, graph_of
 from tb_sol_plugin.metrics.critical.path import PLACE, Path, finals_of, path_of
 from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables.arrays import Ints, Rows
 
@@ -91,7 +92,7 @@ class Trust:
 
     unexplained: share of their time. inferred: share whose edges follow from times alone. blind: predicted over measured time less 1, with
     every latency replaced by the median of its kind in the other steps; of one step in itself. grade: good, fair or poor. error: of a
-    prediction, share of the step.
+    prediction, share of the step. apart: most work of devices has no launch, or one after its start: nothing joins host and device.
     """
 
     unexplained: float
@@ -99,6 +100,7 @@ class Trust:
     blind: float
     grade: str
     error: float
+    apart: bool = False
 
 
 def trust_of(capture: Capture, where: Scope) -> Trust:
@@ -114,13 +116,26 @@ def _trust(capture: Capture, where: Scope) -> Trust:
     unexplained = int(path.duration[path.kind == PLACE["unexplained"]].sum()) / total
     inferred = int(path.duration[path.inferred].sum()) / total
     blind = blind_error(capture, where)
-    grade = next((name for name, most, off in GRADES if unexplained <= most and abs(blind) <= off), "poor")
+    apart = _apart(capture, path)
+    grade = next((name for name, most, off in GRADES if unexplained <= most and abs(blind) <= off and not apart), "poor")
     graph = graph_of(capture)
     device = graph.work.device
     several = len(device) > 0 and bool((device != device[0]).any())  # which of them the host waited for is a guess
     kinds = (EVENT, SYNC) if several else (EVENT,)
     guessed = bool((np.isin(graph.edges.kind, kinds) & (graph.edges.evidence == INFERRED)).any())
-    return Trust(unexplained, inferred, blind, grade, abs(blind) + (ERROR_INFERRED if guessed else ERROR))
+    return Trust(unexplained, inferred, blind, grade, abs(blind) + (ERROR_INFERRED if guessed else ERROR), apart)
+
+
+def _apart(capture: Capture, path: Path) -> bool:
+    """Tells whether most device work of some steps has no launch in the recording, or starts before it by their clocks."""
+    graph = graph_of(capture)
+    work, rows = graph.work, graph.nodes.device
+    inside = np.isin(capture.device["step"].to_numpy()[rows], path.rows)
+    inside = inside if inside.any() else np.ones(len(rows), np.bool_)
+    known = work.call >= 0
+    lost = ~known & (capture.device["link"].to_numpy()[rows] != S.BEFORE_WINDOW)
+    lost |= known & (work.start < work.launch)
+    return graph.nodes.hosts > 0 and 2 * int((lost & inside).sum()) > int(inside.sum())
 
 
 def blind_error(capture: Capture, where: Scope) -> float:
