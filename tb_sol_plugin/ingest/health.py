@@ -32,7 +32,7 @@ EFFECTS = {
     "zero-length event": "counted as a call, adds no time",
     "launched before the window": "in all device totals, as a row of its own",
     "no launch record": "in all device totals, belongs to no operator, module or phase",
-    "two calls with one correlation": "device events go to the call that starts first",
+    "two calls with one correlation": "device events go to the last call that starts before them",
     "unknown copy direction": "shown as Unknown",
     "copy without bytes": "its time counts, its bytes and bandwidth are unknown",
     "memory total below what was allocated": "shown as recorded: parts may exceed it, and what is unknown is then below zero",

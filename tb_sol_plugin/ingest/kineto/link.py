@@ -80,9 +80,15 @@ def launches(
         first = np.ones(len(ids), bool)
         first[1:] = ids[1:] != ids[:-1]
         health.add("two calls with one correlation", int((~first).sum()))
-        rows, ids = rows[first], ids[first]
+        inside = np.zeros(len(ids), bool)
+        inside[1:] = ~first[1:] & (host.start[rows[1:]] < host.end_time[rows[:-1]])  # a driver call within that of the runtime
+        rows, ids = rows[~inside], ids[~inside]
         place = np.minimum(np.searchsorted(ids, correlation), len(ids) - 1)
         found = (correlation > 0) & (ids[place] == correlation)
+        again = np.flatnonzero(found & (np.searchsorted(ids, correlation, "right") - 1 > place))
+        if len(again):
+            moment = np.asarray(device["start"], np.int64)[again]
+            place[again] = _last_before(ids, host.start[rows], correlation[again], moment, place[again])
         call[found] = rows[place[found]]
         link[found] = S.BY_CORRELATION
         link[~found & (correlation > 0) & (correlation < ids[0])] = S.BEFORE_WINDOW
@@ -90,6 +96,18 @@ def launches(
     if len(loose) and len(flows):
         _by_flow(host, device, flows, loose, call, link)
     return call, link
+
+
+def _last_before(ids: Ints, begun: Ints, wanted: Ints, moment: Ints, first: Ints) -> Ints:
+    """Returns the place of the last call of each id that begins before a moment; where none does, that of the first one.
+
+    ids, begun: of calls, by id and then by start. first: place of the first call of each wanted id.
+    """
+    moments, rank = np.unique(np.concatenate((begun, moment)), return_inverse=True)
+    distinct, number = np.unique(ids, return_inverse=True)
+    key = number * len(moments) + rank[: len(ids)]
+    found = np.searchsorted(key, np.searchsorted(distinct, wanted) * len(moments) + rank[len(ids) :], "right") - 1
+    return np.maximum(found, first)
 
 
 def _by_flow(host: Host, device: dict[str, Array], flows: pd.DataFrame, loose: Ints, call: Rows, link: npt.NDArray[np.int8]) -> None:

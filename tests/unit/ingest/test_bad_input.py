@@ -323,8 +323,8 @@ def test_duplicate_correlations_and_ids_do_not_double_work(tmp_path: Path) -> No
     t.call("cudaLaunchKernel", 500, 100, correlation=first)
     t.kernel("k", 1_000, 10, correlation=first)
     c = read(put(tmp_path, t.text()))
-    # THEN the kernel goes to the call that starts first, both calls stay, and it is counted
-    assert len(c.tables["calls"]) == 2 and int(c.host["start_ns"].iloc[int(c.device["call"].iloc[0])]) == 0
+    # THEN the kernel goes to the last call that starts before it, both calls stay, and it is counted
+    assert len(c.tables["calls"]) == 2 and int(c.host["start_ns"].iloc[int(c.device["call"].iloc[0])]) == 500
     assert issues(c)["two calls with one correlation"] == 1
 
 
