@@ -104,7 +104,7 @@ def roofline(capture: Capture, query: RooflineQuery) -> Report:
     frame = rows(capture, done, chosen.ops, query.by)
     if not done.timed:
         frame = with_group_times(frame, group_times(capture, part, query.by, query.direction))
-    frame = with_causes(frame, spec, short_kernel_names(capture), query.by)
+    frame = with_causes(frame, spec, short_kernel_names(capture, {*frame["main_kernel"], *frame["name"]}), query.by)
     shown = shown_rows(frame, query.top, query.least_share)
     same = _for_any_rows(capture, done, chosen, part, query)
     facts = dict(same.facts)

@@ -116,8 +116,8 @@ def of_steps(capture: Capture, where: Scope) -> str:
 
 def items_frame(capture: Capture, found: pd.DataFrame, steps: int, whole: int, by: By) -> pd.DataFrame:
     """Returns the items per step as ITEMS names them."""
-    short = short_kernel_names(capture) if by == "kernel" and len(capture.device) else {}
     names = found["name"].tolist()
+    short = short_kernel_names(capture, names) if by == "kernel" and len(capture.device) else {}
     time, total = found["time_ns"].to_numpy(), found["total_ns"].to_numpy()
     kind = [CLASSES[k] for k in found["kind"].tolist()]
     mean = {c: found[c].to_numpy() for c in ("total_ns", "slack_ns", "saved_half_ns", "saved_zero_ns")}

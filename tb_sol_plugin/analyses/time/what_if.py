@@ -99,7 +99,7 @@ def run(capture: Capture, query: WhatIfQuery) -> Report:
         "high_ns": found.saved + found.error, "bound_ns": found.window - found.at_most, "first_order_ns": found.first_order,
         "naive_ns": found.naive, "grade": trust.grade, "dependencies": found.changed,
     }  # fmt: skip
-    what = _what(query, short_kernel_names(capture).get(name, name))
+    what = _what(query, short_kernel_names(capture, [name]).get(name, name))
     return Report(
         analysis="what_if",
         title="What if faster",
@@ -124,7 +124,7 @@ def _item(capture: Capture, where: Scope, query: WhatIfQuery) -> tuple[str, list
     frame = items(capture, where, query.by)
     frame = frame[frame["saved_half_ns"] >= 0].sort_values("saved_half_ns", ascending=False, kind="stable")
     offered = [str(n) for n in frame["name"].tolist()][:MOST_OFFERED]
-    if query.item and query.item not in keys_of(capture, query.by).names:
+    if query.item and keys_of(capture, query.by).code(query.item) is None:
         hint = f"for example {offered[0][:200]}" if offered else "choose another `by`"
         raise BadQuery(f"no {query.by} {query.item[:200]!r} in this recording", hint=hint, field="item")
     return query.item or (offered[0] if offered else ""), offered

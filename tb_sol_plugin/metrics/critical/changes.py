@@ -66,8 +66,8 @@ def selected(capture: Capture, where: Scope, change: Change, by: By = "kernel", 
         return np.asarray((graph.edges.kind == DROPS[change]) & (into > 1), np.bool_)  # what nothing else holds stays
     if change == "item":
         keys = keys_of(capture, by)
-        code = keys.names.index(name) if name in keys.names else -2
-        return np.asarray(edge_items(capture, graph, keys, by) == code, np.bool_)
+        code = keys.code(name)
+        return np.asarray(edge_items(capture, graph, keys, by) == (-2 if code is None else code), np.bool_)
     of_class = edge_items(capture, graph, keys_of(capture, "class"), "class")
     return np.isin(of_class, [PLACE[c] for c in CLASSES_OF[change]])
 

@@ -154,7 +154,7 @@ class _Judge:
         saved = int(best["saved_half_ns"]) / self.steps
         if saved < 0.02 * self.step:
             return None
-        name = short_kernel_names(self.capture).get(best["name"], best["name"])
+        name = short_kernel_names(self.capture, [best["name"]]).get(best["name"], best["name"])
         share = human(int(best["time_ns"]) / self.steps / self.step, "ratio")
         evidence = f"{share} of the critical path; the saving is that of half of its time."
         return self._finding("kernel-on-path", saved, f"`{name}` holds the step", evidence, "", "compute",
@@ -185,13 +185,14 @@ class _Judge:
             saved = self._saved(of_edge == code, "item", 0.0)
             if saved > 0.01 * time[code] / self.steps:
                 continue
-            name = short_kernel_names(self.capture).get(keys.names[code], keys.names[code])
+            full = str(keys.names[code])
+            name = short_kernel_names(self.capture, [full]).get(full, full)
             share = human(int(time[code]) / whole, "ratio")
             out.append(Finding(
                 rule="off-path-hot-kernel", title=f"`{name}` gains nothing when it is faster",
                 evidence=f"{share} of the device time, but other work holds the step: at no time at all it would save "
                 f"{human(round(saved), 'ns')}.", color="other",
-                link=Link("what_if", {"change": "item", "by": "kernel", "item": keys.names[code], "scale": "0"} | self.selected, "What if"),
+                link=Link("what_if", {"change": "item", "by": "kernel", "item": full, "scale": "0"} | self.selected, "What if"),
             ))  # fmt: skip
         return out
 

@@ -47,10 +47,15 @@ class Keys:
     latency: code of each class of time that is no work, -1 of the others.
     """
 
-    names: list[str]
+    names: pd.Index[str]
     host: Ints
     device: Ints
     latency: Ints
+
+    def code(self, name: str) -> int | None:
+        """Returns the code of a name, None where nothing is called so."""
+        found = np.flatnonzero(np.asarray(self.names == name, np.bool_))  # an index of its texts would take as much memory again
+        return int(found[0]) if len(found) else None
 
 
 def keys_of(capture: Capture, by: By) -> Keys:
@@ -60,19 +65,20 @@ def keys_of(capture: Capture, by: By) -> Keys:
 
 def _keys(capture: Capture, by: By) -> Keys:
     if by == "class":
-        return Keys(list(LABELS.values()), host_classes(capture), device_classes(capture), np.arange(len(CLASSES)))
+        return Keys(pd.Index(list(LABELS.values())), host_classes(capture), device_classes(capture), np.arange(len(CLASSES)))
     host = np.arange(len(capture.host))
     device = capture.device
     if by == "thread":
-        texts, own, other = threads_and_streams(capture)
+        labels, own, other = threads_and_streams(capture)
+        texts = pd.Index(labels)
     else:
         column = {"operator": "operator", "module": "module", "phase": "annotation"}.get(by)
         names = arrays.coded(capture.host["name"])
-        texts = [str(n) for n in names.categories.tolist()]
+        texts = names.categories
         if column is None:
             more = arrays.coded(device["name"])
             own, other = names.codes[host].astype(np.int64), more.codes.astype(np.int64) + len(texts)
-            texts += [str(n) for n in more.categories.tolist()]
+            texts = texts.append(more.categories)
         elif by == "phase":
             around, _ = at.annotation_around(capture, host)
             launch = at.launches(capture)
@@ -81,14 +87,14 @@ def _keys(capture: Capture, by: By) -> Keys:
         else:
             around = at.nearest(capture, S.OPERATOR if by == "operator" else S.MODULE, host)
             own, other = _coded(names.codes, around), _coded(names.codes, device[column].to_numpy())
-    texts += [NONE_OF.get(by, "(none)"), *(f"({LABELS[name].lower()})" for name in CLASSES)]
-    none = len(texts) - len(CLASSES) - 1
+    none = len(texts)
+    texts = texts.append(pd.Index([NONE_OF.get(by, "(none)"), *(f"({LABELS[name].lower()})" for name in CLASSES)]))
     own, other = (np.where(code < 0, none, code) for code in (np.append(own, -1), other))
-    code, distinct = pd.factorize(np.array(texts, object))  # one text of two tables is one item
+    code, distinct = pd.factorize(texts)  # one text of two tables is one item
     latency = np.full(len(CLASSES), -1, np.int64)
     for name in (*OF_KIND.values(), "wait_overhead", "window", "unexplained"):
         latency[PLACE[name]] = code[none + 1 + PLACE[name]]
-    return Keys(distinct.tolist(), code[own], code[other], latency)
+    return Keys(distinct, code[own], code[other], latency)
 
 
 def _coded(codes: np.ndarray, rows: np.ndarray) -> Ints:
@@ -144,7 +150,7 @@ def _items(capture: Capture, where: Scope, by: By, phase: str) -> pd.DataFrame:
     total, slack = _totals(capture, where, graph, of_edge, size)
     half, zero = _saved(capture, where, graph, of_edge, rows)
     return pd.DataFrame({
-        "name": np.array(keys.names, object)[rows], "kind": kind[rows], "time_ns": time[rows],
+        "name": keys.names.take(rows).to_numpy(object), "kind": kind[rows], "time_ns": time[rows],
         "segments": np.bincount(code, minlength=size)[rows],
         "inferred_ns": arrays.exact_sums(code, path.duration * path.inferred, size)[rows],
         "total_ns": total[rows], "slack_ns": slack[rows], "saved_half_ns": half, "saved_zero_ns": zero,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, Literal, TypeAlias
 from zlib import crc32
 
@@ -127,6 +128,8 @@ def _classes(capture: Capture) -> tuple[pd.DataFrame, Places]:
     used = arrays.in_use(names.codes, len(names.categories))  # tables share dictionaries: most of a large one may be names of other tables
     found = classify(names.categories.take(used), capture.facts.vendor)
     found["short_name"] = short_names(found["name"].tolist(), found.pop("plain").tolist())
+    for few in ("unit", "rule", "kind"):  # of a million names the texts of each are as large as the names
+        found[few] = pd.Categorical(found[few])
     if len(found) > AT_ONCE:
         give_back()
     row = np.full(len(names.categories) + 1, -1)
@@ -139,7 +142,7 @@ def kinds_at(capture: Capture, rows: npt.NDArray[np.integer]) -> list[str]:
     names = capture.device["name"]
     if len(names.cat.categories) < MANY:
         return arrays.per_text(names, rows, kind_of, object).tolist()  # type: ignore[no-any-return]
-    known = np.array([*kernel_classes(capture)["kind"], "other"], object)
+    known = np.append(kernel_classes(capture)["kind"].to_numpy(object), "other")
     return known[class_of(capture, rows)].tolist()  # type: ignore[no-any-return]
 
 
@@ -148,13 +151,15 @@ def matrix_units_at(capture: Capture, rows: npt.NDArray[np.integer]) -> npt.NDAr
     names, vendor = capture.device["name"], capture.facts.vendor
     if len(names.cat.categories) < MANY:
         return arrays.per_text(names, rows, lambda name: {True: 1, False: 0, None: -1}[matrix_of(name, vendor).tensor_core], np.int8)
-    known: npt.NDArray[np.int8] = np.array([*kernel_classes(capture)["tensor_core"], -1], np.int8)
+    known: npt.NDArray[np.int8] = np.append(kernel_classes(capture)["tensor_core"].to_numpy(np.int8), np.int8(-1))
     return known[class_of(capture, rows)]  # type: ignore[no-any-return]
 
 
-def short_kernel_names(capture: Capture) -> dict[str, str]:
-    """Returns the short name of each device name of a recording."""
+def short_kernel_names(capture: Capture, wanted: Iterable[str] | None = None) -> dict[str, str]:
+    """Returns the short name of each device name of a recording. wanted: of those among them only, where there may be a million others."""
     found = kernel_classes(capture)
+    if wanted is not None and len(found) > MANY:
+        found = found[found["name"].isin(set(wanted))]
     return dict(zip(found["name"].tolist(), found["short_name"].tolist(), strict=True))
 
 
