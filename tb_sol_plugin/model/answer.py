@@ -31,6 +31,7 @@ from tb_sol_plugin.model.recordings import (
 )
 from tb_sol_plugin.model.registry import ONE_RANK, ONE_RECORDING, Analysis, availability, get, of_process
 from tb_sol_plugin.model.report import FieldNow, Link, Notice, Reading, Report, UnavailableReport
+from tb_sol_plugin.process import give_back
 from tb_sol_plugin.tables.strings import python_strings
 from tb_sol_plugin.units import human
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 Ranks: TypeAlias = Sequence[RecordingReduction[msgspec.Struct]]
 """Ranks in natural order, each with what was reduced from its recording."""
+MANY_NAMES: Final = 50_000
+"""Different names of device work, from which on a report leaves much memory behind that is free."""
 COMPARE: Final = "compare"
 """The analysis that says what changed from one recording to another: its sentence stands above a report that is set against a baseline."""
 
@@ -311,7 +314,10 @@ def from_capture(request: AnalysisRequest, capture: Capture) -> Inputs:
 def _of_one(request: AnalysisRequest, capture: Capture, query: Query) -> Report:
     item = request.item
     if item.scope == "capture":
-        return item.function(capture, query)
+        report = item.function(capture, query)
+        if len(capture.device["name"].cat.categories) > MANY_NAMES:
+            give_back()  # as much text as the table holds was made and left by the way, of some megabytes each time
+        return report
     if item.scope == "none":
         return item.function(query) if item.with_recording is None else item.with_recording(capture, query)
     if item.scope == "pair":

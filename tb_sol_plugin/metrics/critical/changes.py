@@ -93,22 +93,31 @@ def outcome(capture: Capture, where: Scope, chosen: Mask, change: Change, scale:
     lag = lags(graph, chosen, change, scale)
     time = window.times(lag)
     saved, most = window.earlier_ns(time), window.moved_ns(lags(graph, chosen, change, 0.0))
-    moment = graph.time[graph.edges.target]
-    inside = chosen & (moment > begin) & (moment <= end)
     part = 1.0 if change in DROPS or change == "cuda_graph" else 1.0 - scale
-    on_path = _whole_path(capture, graph, window.last(graph.time), begin, end)
-    held = np.zeros(len(chosen) + 1, np.bool_)
-    held[on_path.edge] = True
-    naive = int(graph.lag[inside].sum())
-    first = int(graph.lag[inside & held[:-1]].sum())
+    naive, first, before = _before(capture, graph, chosen, window.last(graph.time), begin, end)
     binding = passes.held_by(window.nodes, graph.first, graph.edges.source, lag, time, graph.binding)
     moved = replace(graph, nodes=replace(graph.nodes, time=time), lag=lag, binding=binding)
-    after = _whole_path(capture, moved, window.last(time), begin, end - saved)
+    after = class_sums(_whole_path(capture, moved, window.last(time), begin, end - saved))
     return Outcome(
         round(whole / steps), round(saved / steps), round(most / steps), round(first * part / steps), round(naive * part / steps),
-        round(trust_of(capture, where).error * whole / steps), int(inside.sum()),
-        mean_of(class_sums(on_path), steps), mean_of(class_sums(after), steps),
+        round(trust_of(capture, where).error * whole / steps), int(_inside(graph, chosen, begin, end).sum()),
+        mean_of(before, steps), mean_of(after, steps),
     )  # fmt: skip
+
+
+def _inside(graph: Graph, chosen: Mask, begin: int, end: int) -> Mask:
+    """Returns the chosen dependencies that end within the steps."""
+    moment = graph.time[graph.edges.target]
+    return np.asarray(chosen & (moment > begin) & (moment <= end), np.bool_)
+
+
+def _before(capture: Capture, graph: Graph, chosen: Mask, last: int, begin: int, end: int) -> tuple[int, int, Ints]:
+    """Returns the time of the chosen dependencies, that of those on the path, and the sums of the path by class: all without the change."""
+    inside = _inside(graph, chosen, begin, end)
+    on_path = _whole_path(capture, graph, last, begin, end)
+    held = np.zeros(len(chosen) + 1, np.bool_)
+    held[on_path.edge] = True
+    return int(graph.lag[inside].sum()), int(graph.lag[inside & held[:-1]].sum()), class_sums(on_path)
 
 
 def _whole_path(capture: Capture, graph: Graph, last: int, begin: int, end: int) -> Path:

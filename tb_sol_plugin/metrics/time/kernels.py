@@ -128,7 +128,7 @@ def _classes(capture: Capture) -> tuple[pd.DataFrame, Places]:
     used = arrays.in_use(names.codes, len(names.categories))  # tables share dictionaries: most of a large one may be names of other tables
     found = classify(names.categories.take(used), capture.facts.vendor)
     found["short_name"] = short_names(found["name"].tolist(), found.pop("plain").tolist())
-    for few in ("unit", "rule", "kind"):  # of a million names the texts of each are as large as the names
+    for few in ("unit", "rule", "kind"):
         found[few] = pd.Categorical(found[few])
     if len(found) > AT_ONCE:
         give_back()

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin.ingest.columns import Interner
+from tb_sol_plugin.ingest.kineto import decode, spans
 from tb_sol_plugin.ingest.kineto import scan as K
-from tb_sol_plugin.ingest.kineto import spans
 from tb_sol_plugin.ingest.kineto.decode import Batch, Raw, Room, Scanner
 
 KEYS = ["ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "args"]
@@ -130,3 +130,19 @@ def test_no_byte_behind_the_text_is_read() -> None:
             why, events, at = K.scan(begin, size, 0, 0, room.empty().addresses(raw.after), raw.values.table, spans.STRICT, 0)
             # THEN it stays inside, and says so
             assert why in (K.INCOMPLETE, K.BROKEN, K.CLOSED) and events <= 2 and at <= size
+
+
+def test_names_that_collide_in_one_process_do_not_in_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN names that all fall into one of 64 slots under one secret, as an attacker who knows it would choose them
+    def slots(names: list[bytes], secret: int) -> np.ndarray:
+        monkeypatch.setattr(decode, "SECRET", np.frombuffer(random.Random(secret).randbytes(8 * K.SECRET), np.uint64))
+        interner, length = decode.ByteInterner(), np.array([len(n) for n in names])
+        interner.codes(decode.text_of(b"".join(names)), np.cumsum(length) - length, length)
+        return (interner._entries[: len(names), 0] & np.uint64(63)).astype(np.int64)
+
+    names = [b"kernel_%d" % i for i in range(6_400)]
+    of_first = slots(names, 1)
+    chosen = [name for name, slot in zip(names, of_first.tolist(), strict=True) if slot == of_first[0]]
+    assert 50 < len(chosen) < 200
+    # THEN under another secret they stand apart
+    assert np.bincount(slots(chosen, 2), minlength=64).max() < 12
