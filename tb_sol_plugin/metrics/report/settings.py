@@ -25,7 +25,10 @@ _SIDE: Final = re.compile(r"\b[AB]\b")
 def named(columns: Iterable[Column], names: tuple[str, str]) -> list[Column]:
     """Returns columns with the names of two recordings in place of A and B in their labels and meanings."""
     of = {"A": names[0], "B": names[1]}
-    put = lambda text: _SIDE.sub(lambda found: of[found[0]], text)
+
+    def put(text: str) -> str:
+        return _SIDE.sub(lambda found: of[found[0]], text)
+
     return [msgspec.structs.replace(c, label=put(c.label), doc=put(c.doc), missing=put(c.missing)) for c in columns]
 
 
