@@ -252,8 +252,12 @@ def without_places(line: str, names: Sequence[str] = ()) -> str:
 
     line: may be JSON, where a backslash is written twice.
     """
-    line = _HOME.sub("…/", _PATH.sub(_short_path, line))
-    if names:
+    parts = line.split('"')  # no path goes over one, and few of the parts have one
+    for at, part in enumerate(parts):
+        if "/" in part or "\\" in part:
+            parts[at] = _HOME.sub("…/", _PATH.sub(_short_path, part))
+    line = '"'.join(parts)
+    if names and any(name in line for name in names):
         known = "|".join(map(re.escape, names))
         line = re.sub(rf"(?<![A-Za-z0-9])(?:{known})(?![A-Za-z0-9])(?!\":)", "recording", line)  # not the name of a field
     return line

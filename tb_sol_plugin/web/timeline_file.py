@@ -20,6 +20,8 @@ MOST_BYTES: Final = 3_700_000
 """Bytes of compressed tiles: less than 5 MB of a file's text."""
 AROUND: Final = 0.05
 """Of a window's length, before and behind it."""
+MOST_SUMMARIES: Final = 32
+"""Tiles of each worker, process and device at a level: finer ones, of which every place would have one, are not saved."""
 FINGERPRINT: Final = "file"
 
 
@@ -62,7 +64,8 @@ def _levels(w: Workers, low: int, high: int) -> Iterator[tuple[int, list[tiles.B
     wanted = {t: [0] for t, kind in tracks.items() if kind not in GROUPS}
     while z >= 0 and wanted:
         every = sorted({i for places in wanted.values() for i in places})
-        asked = {t: every if kind in GROUPS else wanted.get(t, []) for t, kind in tracks.items()}
+        groups = every if len(every) <= MOST_SUMMARIES else []
+        asked = {t: groups if kind in GROUPS else wanted.get(t, []) for t, kind in tracks.items()}
         blocks = [block for t, places in asked.items() for first, last in _runs(places) for block in tiles_made(w, t, z, first, last)]
         yield z, sorted(blocks, key=lambda block: int(block.header["i"]))
         wide = 1 << (z - 1 + TILE) if z else 0
