@@ -25,7 +25,7 @@ from tb_sol_plugin.metrics.ranks.summary import RankSummary
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.registry import analysis
-from tb_sol_plugin.model.report import AnySection, Column, Fact, Notice, Report, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.model.report import AnySection, Column, Fact, Link, Notice, Report, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
@@ -80,7 +80,7 @@ def run(workers: Sequence[RecordingReduction[RankSummary]], query: Query) -> Rep
     found, job = reports.read_job(workers, query)
     sections: list[AnySection] = []
     if len(job.calls):
-        sections = [_tiles(found, job), _suspect_table(job), _path_table(job)]
+        sections = [_tiles(found, job), _suspect_table(found, job), _path_table(job)]
     sections += R.left_out(found)
     return Report(
         analysis="stragglers", title="Stragglers", headline=R.incomparable(found) or reports.verdict(job),
@@ -104,7 +104,7 @@ def _notices(job: Job) -> list[Notice]:
     return []
 
 
-def _suspect_table(job: Job) -> TableSection:
+def _suspect_table(found: Ranks[RankSummary], job: Job) -> TableSection:
     stragglers, calls = job.stragglers, job.stragglers.calls
     suspects = stragglers.suspects if job.model.exact else ()
     hosts = [None if name.startswith("rank ") else name for name in calls.domains]
@@ -116,8 +116,15 @@ def _suspect_table(job: Job) -> TableSection:
         "persistence": pd.Series([stragglers.persistence(s) for s in suspects], dtype=object),
         "arrived_last": [int(stragglers.arrived_last[s.at]) for s in suspects], "evidence": [reports.evidence(job, s) for s in suspects],
     })  # fmt: skip
+    recording = {one.rank: one for one in found.read if one.rank is not None}
+    own = {i: recording.get(int(calls.ranks[s.at])) for i, s in enumerate(suspects)}
+    links = {
+        str(i): Link("critical_path", {"worker": one.worker, "span": one.span}, "what holds the steps of this rank")
+        for i, one in own.items() if one is not None
+    }  # fmt: skip
     return make_table(
-        "suspects", "Suspects", frame, SUSPECT_COLUMNS, subtitle="over all that was recorded; the first saves most",
+        "suspects", "Suspects", frame, SUSPECT_COLUMNS, subtitle="over all that was recorded; the first saves most", row_links=links,
+        cell_links={"rank": links},
         empty="No rank takes longer than its peers by 0.2 % of the job." if job.model.exact else "Withheld: the replay is not exact.",
     )  # fmt: skip
 

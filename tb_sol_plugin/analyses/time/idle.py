@@ -16,6 +16,7 @@ from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.critical.idle import CAUSES, idle, streams
 from tb_sol_plugin.metrics.report.gap_rows import GAP_COLUMNS, gap_table, with_previous
 from tb_sol_plugin.metrics.report.notes import edge_notices
+from tb_sol_plugin.metrics.report.stretch import stretch
 from tb_sol_plugin.metrics.time import breakdown as B
 from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.model.capture import Capture
@@ -93,6 +94,8 @@ def run(capture: Capture, query: IdleQuery) -> Report:
         "idle_ns": whole, "host_ns": host, "launch_ns": total["launch"], "sync_ns": total["sync"], "unexplained_ns": total["unexplained"],
         "gaps": len(found),
     }  # fmt: skip
+    spans = found["start_ns"].to_numpy(), (found["start_ns"] + found["duration_ns"]).to_numpy()
+    around = stretch(capture, "stretch", "Around the longest gap", spans, "shaded: no stream runs; the bar: the critical path", path=True)
     return Report(
         analysis="idle",
         title="Idle",
@@ -107,6 +110,7 @@ def run(capture: Capture, query: IdleQuery) -> Report:
                 empty="No gap between two pieces of work.",
             ),
             make_facts("facts", "Idle time", values, FACTS, span=4),
+            *([around] if around is not None else []),
             make_table(
                 "streams", "By stream", _streams(streams(capture, where.device, kernel_wait_ns=query.kernel_wait_ns)), STREAMS,
                 key="stream", sort=Sort("busy_ns"),

@@ -16,11 +16,13 @@ _LEAST_ROOM_NS: Final = 20_000
 HEIGHT: Final = 230
 
 
-def stretch(capture: Capture, section_id: str, title: str, spans: iv.Spans, word: str = "") -> TimelineSection | None:
+def stretch(
+    capture: Capture, section_id: str, title: str, spans: iv.Spans, word: str = "", *, path: bool = False
+) -> TimelineSection | None:  # fmt: skip
     """Returns a small timeline around the longest span; None where there is none, or no event in the recording.
 
     spans: (starts, ends), ns after the start of the recording. word: what the marked spans are. Spans outside of the shown window, and
-    more than 200 in it, are not marked.
+    more than 200 in it, are not marked. path: the critical path is drawn.
     """
     start, end = (np.asarray(one, np.int64) for one in spans)
     if not len(start) or not len(capture.device) + len(capture.host):
@@ -32,4 +34,4 @@ def stretch(capture: Capture, section_id: str, title: str, spans: iv.Spans, word
     inside = np.flatnonzero((end > low) & (start < high))
     shown = np.sort(inside[np.argsort(start[inside] - end[inside], kind="stable")[:MOST_MARKED]])
     marked = [(int(start[i]), int(end[i]), word if i == longest else "") for i in shown.tolist()]
-    return TimelineSection(id=section_id, title=title, start_ns=low, end_ns=high, highlight=marked, height=HEIGHT)
+    return TimelineSection(id=section_id, title=title, start_ns=low, end_ns=high, highlight=marked, path=path, height=HEIGHT)

@@ -94,6 +94,9 @@ def test_stragglers_have_evidence_and_a_path_that_adds_up(members: list[Member])
     assert suspects[["rank", "cause"]].values.tolist() == [[5, "dataloader"], [12, "host"]]
     assert "3.00 ms per step more than its peers, loading its next batch, in 4 of 4 steps" in suspects["evidence"][0].replace(NARROW, " ")
     assert suspects["saved_together_ns"][1] == pytest.approx(12e6, rel=0.02)
+    # AND each leads to the critical path of its own recording
+    opened = found.section("suspects").cell_links["rank"]
+    assert [opened[i].analysis for i in ("0", "1")] == ["critical_path"] * 2 and opened["0"].query["worker"] != opened["1"].query["worker"]
     # the path tiles the time of the job, but for the microseconds in which members leave a collective
     assert path["local_ns"].sum() + path["transfer_ns"].sum() == pytest.approx(found.facts["span_ns"], rel=1e-3)
     assert found.facts["replay_ns"] == pytest.approx(found.facts["span_ns"], rel=1e-3)

@@ -8,6 +8,7 @@ import pytest
 
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import TimelineSection
 from tests.support.captures import report
 from tests.support.trace_builder import TraceBuilder
 
@@ -50,6 +51,9 @@ def test_causes_of_idle_time(gaps: Capture) -> None:
     }
     assert answer.facts["idle_ns"] == sum(causes.values()) == int(answer.table("gaps")["duration_ns"].sum()) == 145_010
     assert answer.facts["host_ns"] == 70_000 and answer.facts["gaps"] == 5
+    # AND the timeline shows the longest gap among the others, with what held the device up
+    shown = answer.section("stretch")
+    assert isinstance(shown, TimelineSection) and shown.path and (15_000, 95_000) in [(s, e) for s, e, _ in shown.highlight]
 
 
 def test_a_stream_and_its_queue(gaps: Capture) -> None:
