@@ -26,7 +26,7 @@ class Job:
     operator per layer. clock: factor on all kernels. loading_us: of the next batch. syncs: blocking calls per step, of 300 us each. mallocs:
     calls of the driver's allocator per step, of 200 us each, while the device idles. reduce_us: of an all-reduce, behind the layers or after them.
     by_layer: each layer has kernels of an own name. batch: rows of what operators take, with shapes recorded; 0: without. ops: other names of
-    operators, "" for one that is gone. shapes: factor on the rows of an operator's arguments. noise: standard deviation of a step's factor, with autocorrelation 0.5. slow: share of steps that take 1.5 times.
+    operators, "" for one that is gone. peak_mb: in use at most in each step, 0 not recorded. shapes: factor on the rows of an operator's arguments. noise: standard deviation of a step's factor, with autocorrelation 0.5. slow: share of steps that take 1.5 times.
     """
 
     steps: int = 12
@@ -44,6 +44,7 @@ class Job:
     slow: float = 0.0
     run_noise: float = 0.0
     by_layer: bool = False
+    peak_mb: int = 0
     batch: int = 0
     ops: dict[str, str] = field(default_factory=dict)
     shapes: dict[str, int] = field(default_factory=dict)
@@ -97,6 +98,10 @@ def _step(t: TraceBuilder, job: Job, number: int, begin: int, factor: float) -> 
         length = round(job.reduce_us * US * factor)
         now, device = _all_reduce(t, now, device + 10 * US, length), device + 10 * US + length
     end = max(now, device) + 20 * US
+    if job.peak_mb:
+        size = job.peak_mb << 20
+        t.memory(begin + 2 * US, size, allocated=size, reserved=size)
+        t.memory(end - 2 * US, -size, allocated=0, reserved=size)
     t.step(number, begin, end - begin)
     return end
 

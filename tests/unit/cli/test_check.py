@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -209,16 +213,32 @@ def test_a_job_of_github_gets_a_summary_and_an_annotation(
     assert summary.read_text().startswith("### ❌ Regression: `a` → `b`") and (tmp_path / "out.txt").read_text().startswith("Step REGRESSION")
 
 
-def test_the_example_of_the_docs_is_a_workflow() -> None:
-    # GIVEN the workflow of the docs THEN what it runs is a command with flags that exist
+def test_the_workflow_of_the_docs_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # GIVEN the workflow of the docs, a stored baseline, and a training script that leaves a recording behind
     text = (ROOT / "docs" / "check.md").read_text(encoding="utf-8")
     block = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)[0]
     assert block.startswith("name: performance\non: pull_request\njobs:\n")
-    command = next(line for line in block.splitlines() if "tb-sol check" in line).partition("tb-sol ")[2]
-    from argparse import ArgumentParser
-
-    from tb_sol_plugin.cli.check import flags
-
-    parser = ArgumentParser()
-    flags(parser)
-    assert parser.parse_args(command.split()[1:]).metric == ["step_time=3%", "launches", "peak_memory=1%"]
+    lines = re.findall(r"- run: (.*)", block)
+    for seed, (name, job) in enumerate({"main": Job(peak_mb=64), "same": Job(peak_mb=64), "slow": Job(peak_mb=64, scale={"aten::gelu": 2.0})}.items()):
+        trace(job, seed).write(tmp_path / "recorded" / name / NAME)
+    (tmp_path / "perf").mkdir()
+    assert check(capsys, tmp_path / "recorded" / "main", "--save-baseline", tmp_path / "perf" / "base.json")[0] == 0
+    (tmp_path / "train.py").write_text(
+        "import os, shutil, sys\nassert sys.argv[1:] == ['--steps', '40', '--profile', 'logs/branch']\n"
+        "shutil.copytree(os.environ['RECORDED'], 'logs/branch')\n"
+    )
+    commands = {"pip": 'test "$*" = "install tb-sol-plugin"', "python": f'exec {sys.executable} "$@"',
+                "tb-sol": f'exec {sys.executable} -c "import sys; from tb_sol_plugin.cli.command import main; sys.exit(main())" "$@"'}  # fmt: skip
+    (tmp_path / "bin").mkdir()
+    for name, line in commands.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    # WHEN its lines run as plain processes THEN a branch that is as fast passes, and a slower one fails with its cause, summed up for the job
+    for name, status, word in (("same", 0, "Passed"), ("slow", 4, "Regression")):
+        shutil.rmtree(tmp_path / "logs", ignore_errors=True)
+        env = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "GITHUB_ACTIONS": "true",
+               "TB_SOL_CACHE_DIR": "", "GITHUB_STEP_SUMMARY": str(tmp_path / f"{name}.md"), "RECORDED": str(tmp_path / "recorded" / name)}  # fmt: skip
+        done = [subprocess.run(["bash", "-ec", line], cwd=tmp_path, env=env, capture_output=True, text=True, check=False) for line in lines]
+        assert [d.returncode for d in done] == [0, 0, status], done[-1].stderr
+        assert word in (tmp_path / f"{name}.md").read_text() and ("::error title=tb-sol check::" in done[-1].stderr) is (status == 4)
+    assert "cause: aten::gelu" in done[-1].stdout.splitlines()[0]
