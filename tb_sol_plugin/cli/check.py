@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,7 +18,7 @@ from tb_sol_plugin.cli.check_files import Baseline, save_baseline, save_budgets,
 from tb_sol_plugin.cli.check_formats import FORMATS, Link
 from tb_sol_plugin.errors import BadQuery, NotFound, one_line
 from tb_sol_plugin.metrics.compare.differences import Side
-from tb_sol_plugin.metrics.compare.gate import Verdict, check, check_budgets, limit_of, noise_between, wanted_of
+from tb_sol_plugin.metrics.compare.gate import Verdict, check, check_budgets, levels_between, limit_of, noise_between, wanted_of
 from tb_sol_plugin.metrics.compare.ranks import slowest
 from tb_sol_plugin.metrics.compare.samples import Samples, samples_of
 from tb_sol_plugin.model.query import Query
@@ -88,11 +89,13 @@ def _verdict(options: argparse.Namespace, candidate: Side, which: Which) -> Verd
     budgets = stored(options.base)
     base = None if isinstance(budgets, list) else _side(options.base, "base", options, which)
     wanted = wanted_of(options.metric or ([b.name for b in budgets] if isinstance(budgets, list) else []), default)
-    between = _noise(options.history, [w.name for w in wanted], options, which) if options.history else {}
+    between, notes = _noise(options.history, [w.name for w in wanted], options, which) if options.history else ({}, [])
     if base is not None:
-        return check(base, candidate, wanted, least=options.min_steps, between=between)
-    assert isinstance(budgets, list)
-    return check_budgets(budgets, candidate, wanted, _name_of(options.base), least=options.min_steps, between=between)
+        found = check(base, candidate, wanted, least=options.min_steps, between=between)
+    else:
+        assert isinstance(budgets, list)
+        found = check_budgets(budgets, candidate, wanted, _name_of(options.base), least=options.min_steps, between=between)
+    return replace(found, warnings=[*notes, *found.warnings])
 
 
 def _update(options: argparse.Namespace, candidate: Side) -> int:
@@ -119,8 +122,11 @@ def _name_of(path: str) -> str:
     return Path(path).name.partition(".")[0]
 
 
-def _noise(path: str, metrics: Sequence[str], options: argparse.Namespace, which: Which) -> dict[str, float]:
-    """Returns the noise from run to run that earlier runs show. path: a logdir of runs, several paths, or a baseline of several runs."""
+def _noise(path: str, metrics: Sequence[str], options: argparse.Namespace, which: Which) -> tuple[dict[str, float], list[str]]:
+    """Returns the noise from run to run that earlier runs show, and what else is to be said of them.
+
+    path: a logdir of runs, several paths, or a baseline of several runs.
+    """
     from tb_sol_plugin.store.open import open_run
 
     paths = [p for p in path.split(",") if p.strip()]
@@ -131,7 +137,8 @@ def _noise(path: str, metrics: Sequence[str], options: argparse.Namespace, which
     for name in names:
         one = argparse.Namespace(**{**vars(options), "run": name or options.run})
         runs += _side(path, "history", one, which).runs
-    return noise_between(Side("history", runs), metrics)
+    history = Side("history", runs)
+    return noise_between(history, metrics), levels_between(history, metrics)
 
 
 def _on_github(found: Verdict, status: int, link: Link) -> None:

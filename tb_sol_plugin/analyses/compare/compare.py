@@ -17,8 +17,8 @@ from tb_sol_plugin.analyses.compare import compare_tree_tables as TT
 from tb_sol_plugin.metrics.compare.alignment import Trees
 from tb_sol_plugin.metrics.compare.causes import Cause, compared
 from tb_sol_plugin.metrics.compare.differences import MetricChange, Rows, Side
-from tb_sol_plugin.metrics.compare.findings import PROFILER, findings_of
-from tb_sol_plugin.metrics.compare.samples import GROUPINGS, Samples, samples_of
+from tb_sol_plugin.metrics.compare.findings import findings_of
+from tb_sol_plugin.metrics.compare.samples import GROUPINGS, PROFILER, Samples, samples_of
 from tb_sol_plugin.metrics.report.settings import SETTINGS, settings_table
 from tb_sol_plugin.model.query import PairQuery
 from tb_sol_plugin.model.recordings import Compared
@@ -46,7 +46,7 @@ class CompareQuery(PairQuery, kw_only=True, frozen=True):
     tables={"metrics": T.METRICS, "causes": T.CAUSES, "hidden": T.HIDDEN, "waterfall": T.WATERFALL, "rows": T.ROWS, "tree": TT.TREE,
             "settings": SETTINGS},
     facts=(*T.FACTS, *TT.FACTS),
-    reduce=Reduction(samples_of, fields=("step",), version=3),
+    reduce=Reduction(samples_of, fields=("step",), version=4),
 )
 def run(here: Compared[Samples], there: Compared[Samples], query: CompareQuery) -> Report:
     a, b = Side(here.name, [here.reduced]), Side(there.name, [there.reduced])

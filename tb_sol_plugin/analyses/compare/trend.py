@@ -114,7 +114,7 @@ class One:
     tables={"runs": RUNS, "changes": CHANGES},
     facts=FACTS,
     under="compare",
-    reduce=Reduction(samples_of, fields=("step",), version=3),
+    reduce=Reduction(samples_of, fields=("step",), version=4),
 )
 def run(workers: Sequence[RecordingReduction[Samples]], files: Sequence[Sidecar], query: TrendQuery) -> Report:
     every, by_time = _history(workers, query.only)

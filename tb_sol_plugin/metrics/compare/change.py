@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,10 @@ NOTHING_LEFT: Final = -1.0
 """A time cannot fall by more than all of it."""
 NORMAL: Final = 1.96
 """Half width of a 95 % interval in standard deviations of a normal distribution."""
+LEVELS_APART: Final = 4.0
+"""Standard deviations within the halves, of a gap that makes two levels of numbers."""
+LEVEL_SHARE: Final = 0.2
+LEAST_OF_LEVEL: Final = 3
 MOST_STEPS_NAMED: Final = 1_000
 """Above so many further steps a machine is called too noisy."""
 
@@ -211,3 +215,30 @@ def has_trend(values: Values) -> bool:
     _, ties = np.unique(values, return_counts=True)
     variance = (n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
     return bool(variance > 0 and (abs(s) - 1) / np.sqrt(variance) > 2.576)
+
+
+class Levels(NamedTuple):
+    """Two levels that numbers lie around. low, high: their medians. is_high: which numbers are of the higher one."""
+
+    low: float
+    high: float
+    is_high: npt.NDArray[np.bool_]
+
+
+def two_levels(values: Values) -> Levels | None:
+    """Returns the two levels that values lie around; None where they lie around one.
+
+    Two where the widest gap between neighbors in size is more than four standard deviations within the halves at its sides, of which each
+    has a fifth of the values or more, and three.
+    """
+    order = np.sort(values)
+    least = max(LEAST_OF_LEVEL, int(np.ceil(LEVEL_SHARE * len(order))))
+    if len(order) < 2 * least:
+        return None
+    gaps = np.diff(order)[least - 1 : len(order) - least]
+    at = least + int(np.argmax(gaps))
+    low, high = order[:at], order[at:]
+    within = float(np.sqrt((low.var() * len(low) + high.var() * len(high)) / len(order)))
+    if float(order[at] - order[at - 1]) <= LEVELS_APART * within or order[at] - order[at - 1] <= TOO_SMALL * order[at]:
+        return None
+    return Levels(float(np.median(low)), float(np.median(high)), np.asarray(values >= order[at], np.bool_))

@@ -7,6 +7,7 @@ from typing import Final
 
 from tb_sol_plugin.metrics.compare.causes import Cause, Comparison
 from tb_sol_plugin.metrics.compare.differences import DEVICE_SPEED, MetricChange, Rows, common_factor
+from tb_sol_plugin.metrics.compare.samples import PROFILER
 from tb_sol_plugin.model.report import Finding, Link
 from tb_sol_plugin.units import capitalized, human, number, signed, signed_percent
 
@@ -14,9 +15,6 @@ LEAST: Final = 0.01
 """Of the step: a kernel that got slower by less is no finding."""
 MORE_LAUNCHES: Final = 0.2
 SAME_WORK: Final = 0.05
-PROFILER: Final = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
-"""Settings of the profiler, which cost time themselves."""
-COLORS: Final = {"communication": "communication", "copy": "copy", "dataloader": "dataloader"}
 
 
 def findings_of(both: Comparison, names: tuple[str, str], settings: tuple[Mapping[str, str], Mapping[str, str]]) -> list[Finding]:

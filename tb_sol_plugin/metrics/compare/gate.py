@@ -17,8 +17,9 @@ from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.compare import change as C
 from tb_sol_plugin.metrics.compare.causes import Cause, compared
 from tb_sol_plugin.metrics.compare.change import Change, Values
-from tb_sol_plugin.metrics.compare.differences import Side, Waterfall
-from tb_sol_plugin.metrics.compare.samples import METRICS, per_step
+from tb_sol_plugin.metrics.compare.differences import DEVICE_SPEED, Side, Waterfall, common_factor, rows_of
+from tb_sol_plugin.metrics.compare.samples import METRICS, PROFILER, per_step
+from tb_sol_plugin.units import human
 
 Outcome: TypeAlias = Literal["regression", "within", "better", "inconclusive", "unavailable"]
 Inconclusive: TypeAlias = Literal["inconclusive", "fail", "pass"]
@@ -215,7 +216,28 @@ def noise_between(history: Side, metrics: Sequence[str]) -> dict[str, float]:
         hint = f"give {C.ENOUGH_RUNS} runs or more of the same state"
         raise BadQuery(f"a history of {len(history.runs)} runs shows no noise from run to run", hint=hint, field="history")
     found = {name: _values(history, name) for name in metrics if not _is_exact(name)}
-    return {name: C.noise_between_runs(values) for name, values in found.items() if values is not None}
+    return {name: _noise(values) for name, values in found.items() if values is not None}
+
+
+def levels_between(history: Side, metrics: Sequence[str]) -> list[str]:
+    """Returns which metrics lie around two levels in earlier runs: the noise is then that within a level."""
+    out = []
+    for name in metrics:
+        values = None if _is_exact(name) else _values(history, name)
+        levels = C.two_levels(np.array([np.median(v) for v in values])) if values is not None else None
+        if levels is not None:
+            low, high = (human(round(v), _unit(name)) for v in (levels.low, levels.high))
+            out.append(f"{name}: earlier runs have two levels, {low} and {high}; the noise is that within one")
+    return out
+
+
+def _noise(values: Sequence[Values]) -> float:
+    """Returns the noise from run to run as part of the median, of runs around two levels the larger one within a level."""
+    levels = C.two_levels(np.array([np.median(v) for v in values]))
+    if levels is None:
+        return C.noise_between_runs(values)
+    halves = ([v for v, high in zip(values, levels.is_high.tolist(), strict=True) if high is side] for side in (False, True))
+    return max(map(C.noise_between_runs, halves))
 
 
 def _worst(judged: Sequence[Judged]) -> Outcome:
@@ -303,6 +325,15 @@ def _warnings(a: Side, b: Side, judged: Sequence[Judged], least: int) -> list[st
     share = [1 - float(np.concatenate(side.kept).mean()) for side in (a, b)]
     if abs(share[0] - share[1]) > SHARES_APART:
         out.append(f"slow steps: {100 * share[0]:.0f} % of {a.name}, {100 * share[1]:.0f} % of {b.name}")
+    differ = {name: f"{ours} and {theirs}" for name, ours, theirs in _settings(a, b) if ours is not None and theirs is not None}
+    profiler = [name for name in PROFILER if name in differ]
+    if profiler:
+        out.append(f"recorded with different settings of the profiler ({', '.join(profiler)}): its own cost is part of the times")
+    if "device" in differ:
+        out.append(f"different devices: {differ['device']}")
+    factor = common_factor(rows_of(a, b, "kernel"))
+    if factor is not None and abs(factor - 1) > DEVICE_SPEED:
+        out.append(f"equal kernels take {100 * (factor - 1):+.1f} % time throughout: another clock, power limit or device")
     return [*out, *_undecided(judged)]
 
 
@@ -316,6 +347,10 @@ def _of_side(side: Side, least: int) -> list[str]:
     close = [r for r in map(C.autocorrelation, values) if r is not None]
     if close and max(close) > NOISY:
         out.append(f"{side.name}: steps hang together (autocorrelation {max(close):.2f}): fewer independent samples than it seems")
+    levels = next((found for found in map(C.two_levels, values) if found is not None), None)
+    if levels is not None:
+        low, high = human(round(levels.low), "ns"), human(round(levels.high), "ns")
+        out.append(f"{side.name}: its steps have two levels, {low} and {high}: the median may be of either")
     if any(C.has_trend(v) for v in values):
         out.append(f"{side.name}: its steps grow or fall through the run (warming up, or a leak)")
     if sum(run.incomplete for run in side.runs) > steps:

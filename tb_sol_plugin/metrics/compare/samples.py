@@ -46,6 +46,12 @@ NO_OPERATOR: Final = "(no operator)"
 NO_MODULE: Final = "(outside every module)"
 NO_PHASE: Final = "(outside every phase)"
 LEAST_AFTER_FIRST: Final = 4
+MATRIX: Final = re.compile(r"mm\b|matmul|linear|convolution|attention")
+COMPILED: Final = re.compile(r"CompiledFunction|CompiledFxGraph|Torch-Compiled Region|^triton_")
+FLOATS: Final = {
+    '"float"': "float32", '"double"': "float64", "Half": "float16", "BFloat16": "bfloat16", "Float8": "float8",
+}  # fmt: skip
+"""Names of types of matrix products by what a recording writes in their place."""
 
 # -- What is compared -------------------------------------------------------------------------------------------------
 
@@ -76,6 +82,8 @@ METRICS: Final[Mapping[str, Metric]] = {
 }
 PARTS: Final = P.CATEGORIES
 """Exclusive parts of a step, which add up to it."""
+PROFILER: Final = ("record_shapes", "with_stack", "profile_memory")
+"""Settings of the profiler, which cost time themselves."""
 ALLOCATING: Final = re.compile(r"^(cuda|hip|musa)(Malloc|Free|Mem(Create|Map|Unmap|Release))|^cuMem(Alloc|Free|Create|Map|Unmap|Release)")
 """Calls of the driver's allocator: a caching allocator makes none of them once it has what a step takes."""
 GROUPINGS: Final = ("operator", "kernel", "kind", "module", "phase", "copy")
@@ -156,7 +164,7 @@ def samples_of(capture: Capture, query: Query) -> Samples:
     groupings = _groupings(capture, shown[step_of_device], shown[step_of_host], len(chosen))
     return Samples(
         capture.facts.source, tuple(numbers.tolist()), values, {n: tuple(v.tolist()) for n, v in parts.items()}, tuple(chosen.tolist()),
-        groupings, incomplete, warm, setting(capture),
+        groupings, incomplete, warm, setting(capture) | _program(capture),
         step_tree(capture, int(numbers[typical]), step_of_device == typical, step_of_host == typical),
     )  # fmt: skip
 
@@ -236,6 +244,21 @@ def _peaks(capture: Capture, numbers: Ints) -> dict[str, tuple[int, ...]]:
     peak = dict(zip(found["step"].tolist(), found["peak"].tolist(), strict=True))
     known = [peak.get(n) for n in numbers.tolist()]
     return {"peak_memory": tuple(int(v) for v in known if v is not None)} if None not in known else {}
+
+
+def _program(capture: Capture) -> dict[str, str]:
+    """Returns what the operators say of the program: types of matrix products, whether it was compiled, whether it replays graphs."""
+    if not len(capture.tables["operators"]):
+        return {}
+    table, names = capture.tables["operators"], arrays.coded(capture.host["name"])
+    host, types = table["host"].to_numpy(), arrays.coded(table["types"])
+    matrix = [i for i, name in enumerate(names.categories.tolist()) if MATRIX.search(str(name))]
+    own = np.isin(names.codes[host], matrix)
+    seen = {kind for i in np.unique(types.codes[own]).tolist() if i >= 0 for kind in FLOATS if kind in str(types.categories[i])}
+    out = {"types of matrix products": ", ".join(sorted(FLOATS[k] for k in seen))} if seen else {}
+    compiled = any(COMPILED.search(str(name)) for name in names.categories.tolist())
+    graphs = at.any_named(capture, lambda name: "GraphLaunch" in name)
+    return out | {"compiled": "yes" if compiled else "no", "CUDA graphs": "yes" if graphs else "no"}
 
 
 # -- Rows -------------------------------------------------------------------------------------------------------------

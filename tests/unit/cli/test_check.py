@@ -176,9 +176,15 @@ def test_budgets_are_written_and_checked_against(runs: Path, tmp_path: Path, cap
 def test_a_history_says_how_much_runs_differ(tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # GIVEN earlier runs of one state that differ by 3 % THEN 8 % are no regression any more, and the limit is called too low
     for seed in range(4):
-        trace(Job(steps=8, clock=1 + 0.03 * (seed - 2)), seed).write(tmp_path / f"run{seed}" / NAME)
-    status, out, _ = check(capsys, runs / "a", runs / "b", "--history", tmp_path)
+        trace(Job(steps=8, clock=1 + 0.03 * (seed - 2)), seed).write(tmp_path / "one" / f"run{seed}" / NAME)
+    status, out, _ = check(capsys, runs / "a", runs / "b", "--history", tmp_path / "one")
     assert status == 5 and "the limit is below the noise of earlier runs; use " in out
+    # AND where they lie around two levels it is the noise within one, so that 8 % are a regression again
+    for seed in range(4, 8):
+        trace(Job(steps=8, clock=1.5 + 0.002 * seed, noise=0.001), seed).write(tmp_path / "two" / f"run{seed}" / NAME)
+        trace(Job(steps=8, clock=1 + 0.002 * seed, noise=0.001), seed).write(tmp_path / "two" / f"run{seed}b" / NAME)
+    status, out, _ = check(capsys, runs / "a", runs / "b", "--history", tmp_path / "two")
+    assert status == 4 and "step_time: earlier runs have two levels, 4.6" in out
     # AND a history of less than three shows nothing
     status, _, err = check(capsys, runs / "a", runs / "b", "--history", f"{runs / 'a'},{runs / 'a2'}")
     assert status == 2 and "a history of 2 runs" in err

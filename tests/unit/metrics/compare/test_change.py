@@ -114,3 +114,14 @@ def test_what_lowers_trust() -> None:
     assert C.autocorrelation(np.array([1.0, -1] * 10)) == pytest.approx(-0.95) and C.autocorrelation(np.ones(3)) is None
     assert C.has_trend(np.arange(20.0)) and not C.has_trend(np.random.default_rng(0).normal(size=50)) and not C.has_trend(np.arange(5.0))
     assert C.kept(np.array([100.0, 101, 99, 100, 180])).tolist() == [True, True, True, True, False]
+
+
+def test_two_levels() -> None:
+    # GIVEN numbers around 100 and around 110, in any order THEN these are the levels, and which is of which is known
+    random = np.random.default_rng(1)
+    values = np.where(np.arange(40) % 3 == 0, 110.0, 100.0) + random.normal(0, 0.5, 40)
+    found = C.two_levels(values)
+    assert found is not None and (round(found.low), round(found.high)) == (100, 110) and (found.is_high == (np.arange(40) % 3 == 0)).all()
+    # AND not of one level, whatever its noise, of a few outliers, or of equal numbers
+    assert sum(C.two_levels(random.normal(100, 1, n)) is not None for n in (6, 8, 12, 20, 40, 100) for _ in range(50)) <= 30
+    assert C.two_levels(np.array([100.0] * 38 + [200.0] * 2)) is None and C.two_levels(np.full(20, 7.0)) is None
