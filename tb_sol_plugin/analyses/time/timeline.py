@@ -75,10 +75,12 @@ def run(capture: Capture, query: TimelineQuery) -> Report:
     frame = chosen.busy()
     of = [shown.tracks[i] for i in frame["track"]]
     frame = frame.assign(detail=[t.detail for t in of], lanes=[t.lanes for t in of], launches=[t.launches for t in of])
+    headline = _headline(capture, where.label, chosen)
+    chosen.let_go()
     return Report(
         analysis="timeline",
         title="Timeline",
-        headline=_headline(capture, where.label, chosen),
+        headline=headline,
         sections=[
             TimelineSection(
                 id="timeline", title="", start_ns=opened[0] if opened else None, end_ns=opened[1] if opened else None, weight="full"

@@ -141,10 +141,12 @@ def run(capture: Capture, query: SelectionQuery) -> Report:
     gaps = chosen.gaps()
     values = _values(chosen, gaps)
     found = (_split(values), _facts(values), _groups(chosen, query.group_by), _gaps(gaps), _busy(chosen), _counters(chosen))
+    headline = _headline(capture, chosen, values)
+    chosen.let_go()
     return Report(
         analysis="timeline_selection",
         title="Selection",
-        headline=_headline(capture, chosen, values),
+        headline=headline,
         sections=[s for s in found if s],
     )
 

@@ -229,9 +229,14 @@ class Selection:
             busy = iv.length(self._covered(track))
             one = self.timeline.tracks[track]
             rows.append((track, one.path, one.kind, self.counts[track], busy, busy / max(self.end - self.begin, 1)))
-        if self._is_whole:
-            give_back()  # as many times as there are events were looked at
         return pd.DataFrame(rows, columns=["track", "path", "kind", "events", "busy_ns", "busy_share"])
+
+    def let_go(self) -> None:
+        """Forgets what was gathered; of everything, as many ids and times as there are events, whose memory goes back to the system."""
+        for name in [name for name in self.__dict__ if name not in self.__dataclass_fields__]:
+            del self.__dict__[name]
+        if self._is_whole:
+            give_back()
 
     def gaps(self) -> pd.DataFrame:
         """Returns the longest stretches of the window in which no chosen stream of a device is busy, and what the host does meanwhile."""
