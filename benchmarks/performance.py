@@ -17,6 +17,7 @@ from datetime import date
 from pathlib import Path
 
 from benchmarks.performance_page import FIGURES
+from benchmarks.timing import rounded
 from benchmarks.turns import ROOT, measured
 from tb_sol_plugin.devices.measure import cpu_name
 
@@ -41,12 +42,6 @@ def label(path: Path) -> str:
     """Returns the name of a file before its endings."""
     return path.name.split(".")[0]
 
-
-def rounded(value: object) -> object:
-    """Returns figures with four significant digits."""
-    if isinstance(value, dict):
-        return {k: rounded(v) for k, v in value.items()}
-    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 if __name__ == "__main__":

@@ -123,17 +123,22 @@ def main() -> None:
     over: list[str] = []
     for path in options.files:
         print(f"\n### {path.name}\n")
-        with tempfile.TemporaryDirectory() as folder:
-            run = Path(folder) / "run"
-            run.mkdir()
-            shutil.copy(path, run / f"worker.{path.name}")
-            with serving(folder) as (port, _):
-                page = Measured.of(port, options.seconds)
-                print(page.table())
-                over += [f"{path.name}: {text}" for text in page.over(options.slack)]
+        page = measured(path, options.seconds)
+        print(page.table())
+        over += [f"{path.name}: {text}" for text in page.over(options.slack)]
     if options.check and over:
         print("\nOver the budget:\n" + "\n".join(over))
         sys.exit(1)
+
+
+def measured(path: Path, seconds: float) -> Measured:
+    """Returns what the page takes on a recording."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        run.mkdir()
+        shutil.copy(path, run / f"worker.{path.name}")
+        with serving(folder) as (port, _):
+            return Measured.of(port, seconds)
 
 
 @dataclass(frozen=True)
@@ -190,6 +195,15 @@ class Measured:
         out = [f"{name} {value:.1f}, at most {most[name]:.1f}" for name, value in found.items() if value > most[name]]
         faster = self.plain["rectangles"] / self.plain["strips"]
         return out if faster >= FASTER else [*out, f"strips are {faster:.1f} times as fast as rectangles, at least {FASTER:.0f}"]
+
+    def figures(self) -> dict[str, float]:
+        """Returns the figures that have a budget, by name."""
+        return {
+            "picture": self.picture, "script_p50": _at(self.script, 0.5), "script_p95": _at(self.script, 0.95),
+            "frame_p50": _at(self.gaps, 0.5), "frame_p95": _at(self.gaps, 0.95), "sharp_p50": _at(self.sharp, 0.5),
+            "sharp_p95": _at(self.sharp, 0.95), "heap_mb": self.heap, "tiles_mb": self.tiles,
+            "faster": self.plain["rectangles"] / self.plain["strips"],
+        }  # fmt: skip
 
     def table(self) -> str:
         """Returns the figures as a table."""

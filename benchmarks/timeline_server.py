@@ -30,7 +30,12 @@ MOST_ROWS = 60
 """Tracks of a screen."""
 MANY = 100_000
 """Events of a selection."""
+REPEATS = 40
+"""Requests of a route: of fewer, the slowest of all would be the 95th of a hundred."""
+SHOWN = {"first": 1, "first_cpu": 0, "median": 1, "p95": 1, "cpu": 1, "kib": 0}
+"""Columns of the table of routes, and their decimals."""
 Shape = dict[str, Any]
+Figures = dict[str, Any]
 ROUTES: dict[str, Callable[[Shape, int], str]] = {
     "tracks": lambda s, i: "timeline?{}",
     "names": lambda s, i: f"timeline/names?{{}}&fp={s['fingerprint']}",
@@ -68,13 +73,38 @@ def _after(shape: Shape, i: int) -> int:
     return span // 2 + min(span * MANY // max(shape["events"], 1), span // 2) + i
 
 
-def built(path: Path, repeats: int = 3) -> str:
-    """Returns what lanes and levels cost in memory, as a table."""
+def measured(path: Path, repeats: int) -> Figures:
+    """Returns what lanes and levels cost in memory, latencies of a server on a filled cache, its memory and its files."""
+    return {**built(path), **served(path, repeats)}
+
+
+def tables(figures: Figures) -> str:
+    """Returns the figures as tables."""
+    events = f"{figures['events']:,} events"
+    return "\n".join(
+        (
+            table(
+                ("in memory", f"{events}, ms"),
+                [("arranged in lanes", f"{figures['arranged']:.1f}"), ("merged to levels", f"{figures['merged']:.1f}")],
+            ),
+            table(
+                ("server on a filled cache", events),
+                [("files, B per event", f"{figures['bytes_per_event']:.1f}"), ("private memory, MB", f"{figures['private_mb']:.0f}")],
+            ),
+            table(
+                ("route over HTTP", "first, ms", "its processor", "median", "p95", "processor", "KiB, gzip"),
+                [(n, *(f"{r[k]:.{d}f}" for k, d in SHOWN.items())) for n, r in figures["routes"].items()],
+            ),
+        )
+    )  # fmt: skip
+
+
+def built(path: Path, repeats: int = 3) -> Figures:
+    """Returns what lanes and levels cost in memory, ms."""
     from tb_sol_plugin import ingest
     from tb_sol_plugin.metrics.timeline.timeline import Timeline
 
     capture = ingest.read(str(path))
-    count = len(Timeline(capture).events)
 
     def arranged() -> object:
         return Timeline(capture).arranged
@@ -86,14 +116,13 @@ def built(path: Path, repeats: int = 3) -> str:
         return spent.append(time.perf_counter() - begin)
 
     spent: list[float] = []
-    rows = [("events arranged in lanes", timed(arranged, repeats))]
+    lanes = timed(arranged, repeats)
     timed(merged, repeats)
-    rows.append(("merged to levels", statistics.median(spent)))
-    return table(("in memory", f"{count:,} events, ms"), [(name, f"{1000 * s:.1f}") for name, s in rows])
+    return {"arranged": 1000 * lanes, "merged": 1000 * statistics.median(spent)}
 
 
-def routes(path: Path, repeats: int) -> str:
-    """Returns latencies of a server on a filled cache, its memory and its files, as tables."""
+def served(path: Path, repeats: int) -> Figures:
+    """Returns latencies of a server on a filled cache, its memory and its files."""
     with tempfile.TemporaryDirectory() as folder:
         logs, cache = Path(folder) / "logs", Path(folder) / "cache"
         (logs / "run").mkdir(parents=True)
@@ -103,24 +132,19 @@ def routes(path: Path, repeats: int) -> str:
             query, shape = opened(client)
             get(client, ROUTES["tiles, all of it"](shape, 0).format(query))
             until(lambda: any(cache.rglob("timeline.json")))  # what is kept is written beside the answer
-        kept = list(cache.rglob("timeline*"))
+        kept = sum(f.stat().st_size for f in cache.rglob("timeline*"))
         let_go(cache)
-        facts = [("files, B per event", f"{sum(f.stat().st_size for f in kept) / max(shape['events'], 1):.1f}")]
         with serving(str(logs), "--cache-dir", str(cache)) as (port, pid):
             client = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
             opened(client, "analysis/health")
             rest(pid)  # a person looks at the list of runs while the server warms up
             before = private_mb(pid)
-            rows = [
-                latencies(client, name, (lambda i, a=address: a(shape, i).format(query)), repeats, pid) for name, address in ROUTES.items()
-            ]
-            facts.append(("private memory, MB", f"{private_mb(pid) - before:.0f}"))
-    return "\n".join(
-        (
-            table(("server on a filled cache", f"{shape['events']:,} events"), facts),
-            table(("route over HTTP", "first, ms", "its processor", "median", "p95", "processor", "KiB, gzip"), rows),
-        )
-    )
+            rows = {
+                name: latencies(client, (lambda i, a=address: a(shape, i).format(query)), repeats, pid) for name, address in ROUTES.items()
+            }
+            memory = private_mb(pid) - before
+    events = int(shape["events"])
+    return {"events": events, "bytes_per_event": kept / max(events, 1), "private_mb": memory, "routes": rows}
 
 
 def opened(client: http.client.HTTPConnection, route: str = "timeline") -> tuple[str, Shape]:
@@ -135,8 +159,8 @@ def opened(client: http.client.HTTPConnection, route: str = "timeline") -> tuple
     return query, shape
 
 
-def latencies(client: http.client.HTTPConnection, name: str, address: Callable[[int], str], repeats: int, pid: int) -> tuple[str, ...]:
-    """Returns a row: the first answer and those after it, ms; processor time of the first and of one of these, ms; KiB of one, as sent."""
+def latencies(client: http.client.HTTPConnection, address: Callable[[int], str], repeats: int, pid: int) -> dict[str, float]:
+    """Returns ms of the first answer and of those after it; processor time of the first and of one of these, ms; KiB of one, as sent."""
     times, size, spent = [], 0, [cpu(pid)]
     for i in range(repeats + 1):
         begin = time.perf_counter()
@@ -144,16 +168,14 @@ def latencies(client: http.client.HTTPConnection, name: str, address: Callable[[
         times.append(1000 * (time.perf_counter() - begin))
         spent.append(cpu(pid))
     rest = sorted(times[1:])
-    late = rest[min(len(rest) - 1, int(0.95 * len(rest)))]
-    return (
-        name,
-        f"{times[0]:.1f}",
-        f"{1000 * (spent[1] - spent[0]):.0f}",
-        f"{statistics.median(rest):.1f}",
-        f"{late:.1f}",
-        f"{1000 * (spent[-1] - spent[1]) / repeats:.1f}",
-        f"{size / 1024:.0f}",
-    )
+    return {
+        "first": times[0],
+        "first_cpu": 1000 * (spent[1] - spent[0]),
+        "median": statistics.median(rest),
+        "p95": rest[min(len(rest) - 1, int(0.95 * len(rest)))],
+        "cpu": 1000 * (spent[-1] - spent[1]) / repeats,
+        "kib": size / 1024,
+    }
 
 
 def get(client: http.client.HTTPConnection, route: str, *, raw: bool = False) -> bytes:
@@ -206,12 +228,11 @@ def cpu(pid: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.timeline_server", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--repeats", type=int, default=REPEATS, help="requests of each route after the first")
     options = parser.parse_args()
     for path in options.files:
         print(f"\n### {path.name}\n", flush=True)
-        print(built(path), flush=True)
-        print(routes(path, options.repeats), flush=True)
+        print(tables(measured(path, options.repeats)), flush=True)
 
 
 if __name__ == "__main__":

@@ -35,3 +35,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Returns a table in Markdown, the first column left and the others right."""
     lines = [list(head), ["---", *["---:"] * (len(head) - 1)], *map(list, rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def rounded(value: object) -> object:
+    """Returns figures with four significant digits."""
+    if isinstance(value, dict):
+        return {k: rounded(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [rounded(v) for v in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value

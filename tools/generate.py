@@ -28,7 +28,7 @@ def names_in(page: str) -> str:
 
 def pages() -> Iterator[tuple[Path, str]]:
     """Every generated file with what it should hold."""
-    from benchmarks import performance_page
+    from benchmarks import performance_page, timeline_speed
     from tb_sol_plugin.cost import docs as cost
     from tb_sol_plugin.model import docs
     from tb_sol_plugin.model.registry import registry
@@ -41,6 +41,9 @@ def pages() -> Iterator[tuple[Path, str]]:
     path = ROOT / "docs" / "http-api.md"
     yield path, names_in(path.read_text(encoding="utf-8"))
     yield openapi.FILE, openapi.text()
+    path = ROOT / "docs" / "timeline.md"
+    figures = json.loads(timeline_speed.FIGURES.read_text(encoding="utf-8"))
+    yield path, timeline_speed.page(path.read_text(encoding="utf-8"), figures)
     yield ROOT / "docs" / "performance.md", performance_page.page(json.loads(performance_page.FIGURES.read_text(encoding="utf-8")))
 
 

@@ -12426,7 +12426,8 @@ var Painter = class {
 	/** Edges of steps, and fainter those of phases, through all rows; words stand on them. */
 	bands(ctx, s) {
 		ctx.fillStyle = this.dashes(ctx, s.tokens.line);
-		for (const x of bandEdges(s.phases.filter((p) => p.depth === 0), s.view, s.width)) ctx.fillRect(x, 0, 1, s.height);
+		const least = LEAST_PHASE / s.width * lengthOf(s.view);
+		for (const x of bandEdges(s.phases.filter((p) => p.depth === 0 && p.end_ns - p.start_ns >= least), s.view, s.width)) ctx.fillRect(x, 0, 1, s.height);
 		ctx.fillStyle = this.dashes(ctx, s.tokens.strong);
 		for (const x of bandEdges(s.steps, s.view, s.width)) ctx.fillRect(x, 0, 1, s.height);
 	}
@@ -12563,6 +12564,8 @@ var Painter = class {
 		ctx.fillRect(0, s.shown.pinnedHeight - 1, s.width, 1);
 	}
 };
+/** px of a phase whose edges are lines. */
+var LEAST_PHASE = 12;
 /** Lines of bands in view, more than which would be a haze. */
 var MOST_LINES = 200;
 /** Where bands in view begin and end, px, each place once; none where there are too many. */
@@ -13000,7 +13003,7 @@ function useAt(tile, time, categories) {
 	];
 }
 // src/sections/timeline/tree.tsx
-/** px of a name. */
+/** px of a name with a line below it; in a lower row both stand side by side. */
 var LEAST$2 = 36;
 var tipOf = (row) => {
 	const { track: t } = row;
@@ -13022,7 +13025,7 @@ function RowLabel({ model, row, top, height }) {
 		() => model.rows.hide(track)
 	]];
 	return /* @__PURE__ */ a("div", {
-		class: `tl-label ${row.group ? "is-group" : ""} ${row.open ? "" : "is-closed"} ${cursor ? "cursor" : ""}`,
+		class: `tl-label ${row.group ? "is-group" : ""} ${row.open ? "" : "is-closed"} ${row.height < LEAST$2 ? "is-short" : ""} ${cursor ? "cursor" : ""}`,
 		id: model.embedded ? void 0 : rowId(row),
 		style: {
 			top: `${top}px`,

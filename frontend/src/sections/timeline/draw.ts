@@ -9,7 +9,7 @@ import { drawPath } from "./path";
 import { clearStretch, drawLane, drawLevel, drawSummary, type Emphasis, Level, type Raster, stretchOf } from "./raster";
 import { GROUP, laneTop, type Placed, placed, type Row, type Shown } from "./rows";
 import type { Slices, Tile } from "./tile";
-import { tilesOf, type Span, ticksOf, xOf } from "./viewport";
+import { lengthOf, tilesOf, type Span, ticksOf, xOf } from "./viewport";
 import { levelIn } from "./wanted";
 
 export const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
@@ -256,7 +256,8 @@ export class Painter {
   /** Edges of steps, and fainter those of phases, through all rows; words stand on them. */
   private bands(ctx: CanvasRenderingContext2D, s: Scene): void {
     ctx.fillStyle = this.dashes(ctx, s.tokens.line);
-    for (const x of bandEdges(s.phases.filter((p) => p.depth === 0), s.view, s.width)) ctx.fillRect(x, 0, 1, s.height);
+    const least = (LEAST_PHASE / s.width) * lengthOf(s.view);
+    for (const x of bandEdges(s.phases.filter((p) => p.depth === 0 && p.end_ns - p.start_ns >= least), s.view, s.width)) ctx.fillRect(x, 0, 1, s.height);
     ctx.fillStyle = this.dashes(ctx, s.tokens.strong);
     for (const x of bandEdges(s.steps, s.view, s.width)) ctx.fillRect(x, 0, 1, s.height);
   }
@@ -388,6 +389,8 @@ export class Painter {
   }
 }
 
+/** px of a phase whose edges are lines. */
+const LEAST_PHASE = 12;
 /** Lines of bands in view, more than which would be a haze. */
 const MOST_LINES = 200;
 

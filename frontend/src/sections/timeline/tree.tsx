@@ -15,7 +15,7 @@ interface TreeProps {
   toRow: (row: Row) => void;
 }
 
-/** px of a name. */
+/** px of a name with a line below it; in a lower row both stand side by side. */
 const LEAST = 36;
 
 const tipOf = (row: Row): string => {
@@ -38,7 +38,7 @@ function RowLabel({ model, row, top, height }: { model: TimelineModel; row: Row;
   ];
   return (
     <div
-      class={`tl-label ${row.group ? "is-group" : ""} ${row.open ? "" : "is-closed"} ${cursor ? "cursor" : ""}`} id={model.embedded ? undefined : rowId(row)} style={{ top: `${top}px`, height: `${height}px`, paddingLeft: `${6 + row.level * 10}px` }}
+      class={`tl-label ${row.group ? "is-group" : ""} ${row.open ? "" : "is-closed"} ${row.height < LEAST ? "is-short" : ""} ${cursor ? "cursor" : ""}`} id={model.embedded ? undefined : rowId(row)} style={{ top: `${top}px`, height: `${height}px`, paddingLeft: `${6 + row.level * 10}px` }}
       role="treeitem" aria-level={row.level + 1} aria-expanded={branch ? row.open : undefined} aria-label={[track.label, detail, hits !== undefined && `${human(hits, "count")} found`, `${track.events} events`].filter(Boolean).join(", ")}
       aria-selected={cursor} data-track={track.track} data-path={track.path} onPointerDown={() => { model.cursor.value = track.path; }}
     >

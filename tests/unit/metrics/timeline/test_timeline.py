@@ -240,6 +240,11 @@ def test_what_everything_adds_up_to_is_made_once(shown: Timeline, monkeypatch: p
     for by, end, tracks in (("track", span, every), ("name", span, every[:1]), ("name", 2_000, every)):
         select(shown, 0, end, tracks).groups(by)
     assert made == ["name", "track", "name", "name"]
+    # AND what is forgotten afterwards is gathered again where it is asked for
+    chosen = select(shown, 0, span, every)
+    event = chosen.event.tolist()
+    chosen.let_go()
+    assert "event" not in vars(chosen) and chosen.event.tolist() == event
 
 
 def test_phases_are_the_ranges_below_a_step(shown: Timeline) -> None:
