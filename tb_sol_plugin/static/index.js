@@ -9604,8 +9604,14 @@ function AreaReport({ model, where, device, cards }) {
 			stop.abort();
 		};
 	}, [key]);
-	if (!area || !shape) return null;
 	const { report, error } = answer.value;
+	const chosen = tableOf("groups").row;
+	A$1(() => {
+		const groups = report?.sections.find((s) => s.kind === "table" && s.id === "groups");
+		const name = groups && chosen ? cell(groups, "name", Number(chosen)) : null;
+		if (area && name !== null && answer.peek().key === key) model.finder.nameFrom(String(name), area.start);
+	}, [chosen, report]);
+	if (!area || !shape) return null;
 	const waiting = answer.value.key !== key;
 	return /* @__PURE__ */ a("div", {
 		class: `tl-area ${waiting ? "waiting" : ""}`,
@@ -11079,11 +11085,19 @@ var Finder = class {
 			return null;
 		}
 	}
-	/** Selects the next hit after the selection, else from the begin of the view. */
-	async step(direction) {
+	/** Searches for a name and selects its first event from a time on. */
+	async nameFrom(name, time) {
+		await this.find(name, "quiet");
+		if (this.state.peek().text === name) await this.step(1, time);
+	}
+	/** Selects the next hit after the selection, else from the begin of the view; from: of a time from which on it is looked for. */
+	async step(direction, from) {
 		const { text, wrong } = this.state.peek();
 		if (!text || wrong) return;
-		const { after: start, selected } = this.of.from();
+		const { after: start, selected } = from === void 0 ? this.of.from() : {
+			after: from,
+			selected: false
+		};
 		const after = this.last ?? start;
 		const query = {
 			direction: direction > 0 ? "next" : "previous",
@@ -12592,6 +12606,8 @@ function count(tile, row, from, to, edge, out) {
 }
 var MOST_PHASE_DEPTH = 3;
 var MOST_ROWS = 8;
+/** px of the ticks of steps in the overview. */
+var STEP_TICK = 6;
 var phaseDepth = (phases) => Math.min(MOST_PHASE_DEPTH, phases.reduce((most, p) => Math.max(most, p.depth + 1), 0));
 /** Where the parts of the head stand. compact: of a small timeline, the ruler alone. */
 function partsOf(steps, phases, compact) {
@@ -12652,6 +12668,8 @@ var HeadPainter = class {
 		this.stripContext.putImageData(new ImageData(new Uint8ClampedArray(raster.pixels.buffer), raster.width), 0, 0);
 		ctx.imageSmoothingEnabled = false;
 		ctx.drawImage(this.strip, 0, top, width, 38);
+		ctx.fillStyle = tokens.strong;
+		for (const x of bandEdges(h.steps, all, width)) ctx.fillRect(x, top, 1, STEP_TICK);
 		this.density(ctx, h, top);
 		ctx.fillStyle = tokens.warn;
 		for (const mark of h.marks) ctx.fillRect(Math.round(xOf(mark, all, width)), top, 1, 38);
@@ -13236,6 +13254,7 @@ var Surface = class {
 	frame = 0;
 	tried = null;
 	slowSince = 0;
+	drewAt = 0;
 	reduced = false;
 	idle = 0;
 	rest = 0;
@@ -13386,7 +13405,9 @@ var Surface = class {
 		this.times.push(ms);
 		if (this.times.length > 2e3) this.times.splice(0, 1e3);
 		const now = performance.now();
-		if (ms <= SLOW_FRAME) this.slowSince = now;
+		const after = now - ms - this.drewAt;
+		this.drewAt = now;
+		if (ms <= SLOW_FRAME || after > RESTS) this.slowSince = now;
 		else if (!this.reduced && (window.devicePixelRatio || 1) > 1 && now - this.slowSince > SLOW_FOR) this.reduced = true;
 		window.clearTimeout(this.idle);
 		if (this.reduced) this.idle = window.setTimeout(() => {

@@ -159,6 +159,14 @@ def test_an_area_is_added_up_by_the_report(serve: Server, view: Callable[..., An
     shown_rows = v.frame().locator("[data-section=groups] tbody tr:not(.total)").count()
     assert shown_rows == len(groups["data"]["name"]) > 0
     assert f"p.sol.area={area['start']}-{area['end']}:" in urllib.parse.unquote(v.page.url)
+    # AND a row of it finds its events, and selects the first one of the area
+    name = groups["data"]["name"][0]
+    v.frame().locator("[data-section=groups] tbody tr[data-at='0'] td").nth(2).click()
+    v.frame().wait_for_function(f"(name) => {SURFACE}.model.detail.peek()?.name === name && {SURFACE}.model.finder.state.peek().text === name", arg=name)
+    assert area["start"] - model(v, "detail.peek()")["duration_ns"] <= model(v, "detail.peek()")["start_ns"] < area["end"]
+    v.frame().locator(".tl").focus()
+    for _ in range(2):  # the search, the event
+        v.page.keyboard.press("Escape")
     # AND Escape takes it away
     v.page.keyboard.press("Escape")
     v.frame().wait_for_selector(".tl-area", state="detached")
@@ -322,7 +330,7 @@ def test_the_mouse_pans_zooms_marks_and_measures(serve: Server, view: Callable[.
         look();
     })"""
     assert v.frame().evaluate(frames)
-    slow = "s.slowSince = performance.now() - 1000; s.pace(50); s.draw(); return document.querySelector('.tl-canvas').width;"
+    slow = "s.slowSince = performance.now() - 1000; s.drewAt = performance.now(); s.pace(50); s.draw(); return document.querySelector('.tl-canvas').width;"
     slow = f"() => {{ const s = {SURFACE}; {slow} }}"
     assert v.frame().evaluate(slow) == pytest.approx(v.frame().evaluate(sizes)[1] / 2, abs=2)
     v.frame().wait_for_function("() => document.querySelector('.tl-canvas').width > 1.5 * document.querySelector('.tl-canvas').clientWidth")
@@ -355,7 +363,6 @@ def test_any_page_zoom_is_sharp_and_aligned(serve: Server, view: Callable[..., A
     edges = """([time, lane, ratio]) => {
         const surface = document.querySelector('.tl-plot').timeline, { model } = surface, canvas = document.querySelector('.tl-canvas');
         if (Math.abs(canvas.width - canvas.clientWidth * ratio) > ratio || Math.abs(canvas.height - canvas.clientHeight * ratio) > ratio) return false;
-        surface.draw();
         const view = model.window.peek(), box = canvas.getBoundingClientRect();
         const x = (time - view.start) / (view.end - view.start) * canvas.width, y = Math.round((lane - box.top) * ratio);
         const at = (by) => canvas.getContext('2d').getImageData(Math.round(x) + by, y, 1, 1).data.join();

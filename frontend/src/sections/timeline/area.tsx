@@ -3,11 +3,13 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import * as api from "../../api/client";
-import type { Report } from "../../api/types";
+import type { Report, TableSection } from "../../api/types";
 import { noteRequest } from "../../state/data";
+import { tableOf } from "../../state/view";
 import { Icon } from "../../ui/icons";
 import { Text } from "../../ui/text";
 import { human } from "../../units";
+import { cell } from "../table/model";
 import type { TimelineModel } from "./model";
 import { rangesOf, withBelow } from "./rows";
 import { lengthOf } from "./viewport";
@@ -57,8 +59,14 @@ export function AreaReport({ model, where, device, cards }: AreaProps): JSX.Elem
     }, SETTLES);
     return () => { window.clearTimeout(timer); stop.abort(); };
   }, [key]);
-  if (!area || !shape) return null;
   const { report, error } = answer.value;
+  const chosen = tableOf("groups").row;
+  useEffect(() => {
+    const groups = report?.sections.find((s): s is TableSection => s.kind === "table" && s.id === "groups");
+    const name = groups && chosen ? cell(groups, "name", Number(chosen)) : null;
+    if (area && name !== null && answer.peek().key === key) void model.finder.nameFrom(String(name), area.start);
+  }, [chosen, report]);
+  if (!area || !shape) return null;
   const waiting = answer.value.key !== key;
   return (
     <div class={`tl-area ${waiting ? "waiting" : ""}`} aria-busy={waiting}>

@@ -78,11 +78,17 @@ export class Finder {
     }
   }
 
-  /** Selects the next hit after the selection, else from the begin of the view. */
-  async step(direction: -1 | 1): Promise<void> {
+  /** Searches for a name and selects its first event from a time on. */
+  async nameFrom(name: string, time: number): Promise<void> {
+    await this.find(name, "quiet");
+    if (this.state.peek().text === name) await this.step(1, time);
+  }
+
+  /** Selects the next hit after the selection, else from the begin of the view; from: of a time from which on it is looked for. */
+  async step(direction: -1 | 1, from?: number): Promise<void> {
     const { text, wrong } = this.state.peek();
     if (!text || wrong) return;
-    const { after: start, selected } = this.of.from();
+    const { after: start, selected } = from === undefined ? this.of.from() : { after: from, selected: false };
     const after = this.last ?? start;
     const query = { direction: direction > 0 ? "next" : "previous", after_ns: Math.round(direction > 0 ? after + (this.last === null && !selected ? 0 : 1) : after) };
     let found = await this.hits(query, this.asked.signal);

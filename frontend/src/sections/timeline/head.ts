@@ -3,7 +3,7 @@ import type { PhaseBand, StepBand, Track } from "../../api/timeline";
 import { human } from "../../units";
 import type { TileCache } from "./cache";
 import { type Paint, mix, channels } from "./colors";
-import { FONT, type Tokens } from "./draw";
+import { bandEdges, FONT, type Tokens } from "./draw";
 import { Cutter } from "./labels";
 import { drawSummary, type Raster } from "./raster";
 import { lengthOf, type Span, ticksOf, xOf } from "./viewport";
@@ -13,6 +13,8 @@ export const RULER = 22;
 export const BAND = 17;
 const MOST_PHASE_DEPTH = 3;
 const MOST_ROWS = 8;
+/** px of the ticks of steps in the overview. */
+const STEP_TICK = 6;
 
 export interface Head {
   view: Span;
@@ -94,6 +96,8 @@ export class HeadPainter {
     this.stripContext.putImageData(new ImageData(new Uint8ClampedArray(raster.pixels.buffer as ArrayBuffer), raster.width), 0, 0);
     ctx.imageSmoothingEnabled = false;
     ctx.drawImage(this.strip, 0, top, width, OVERVIEW);
+    ctx.fillStyle = tokens.strong;
+    for (const x of bandEdges(h.steps, all, width)) ctx.fillRect(x, top, 1, STEP_TICK);
     this.density(ctx, h, top);
     ctx.fillStyle = tokens.warn;
     for (const mark of h.marks) ctx.fillRect(Math.round(xOf(mark, all, width)), top, 1, OVERVIEW);

@@ -76,6 +76,7 @@ export class Surface {
   private frame = 0;
   private tried: ImageData | null = null;
   private slowSince = 0;
+  private drewAt = 0;
   private reduced = false;
   private idle = 0;
   private rest = 0;
@@ -205,7 +206,9 @@ export class Surface {
     this.times.push(ms);
     if (this.times.length > 2000) this.times.splice(0, 1000);
     const now = performance.now();
-    if (ms <= SLOW_FRAME) this.slowSince = now;
+    const after = now - ms - this.drewAt;
+    this.drewAt = now;
+    if (ms <= SLOW_FRAME || after > RESTS) this.slowSince = now; // one slow frame after a rest is none of many
     else if (!this.reduced && (window.devicePixelRatio || 1) > 1 && now - this.slowSince > SLOW_FOR) this.reduced = true;
     window.clearTimeout(this.idle);
     if (this.reduced) this.idle = window.setTimeout(() => { this.reduced = false; this.schedule(); }, 400);
