@@ -29,6 +29,7 @@ COLUMNS: Final = (
     Column("ranks", "Ranks", "count", "ranks that have this clock"),
     Column("offset_ns", "Offset", "ns", "added to its times; the middle clock has 0"),
     Column("drift_ppm", "Drift, ppm", doc="by how much it runs too slow, in parts per million; 0 where the recording shows none"),
+    Column("jump_ns", "Set by", "ns", "added to its times after it was set while it recorded", rank=2, missing="it was not set"),
     Column("sync_points", "Collectives", "count", "collectives with other hosts that it was fitted by"),
     Column("sigma_ns", "Uncertainty", "ns", "standard deviation of ends around the fit", missing="no collective with another host"),
     Column("interval_ns", "Bounds", "ns", "width of what is possible if nothing ends before it began", rank=2,
@@ -75,12 +76,14 @@ def _clock_table(job: Job) -> TableSection:
     clock, calls = job.clocks, job.calls
     frame = pd.DataFrame({
         "domain": list(calls.domains), "ranks": np.bincount(calls.domain, minlength=len(calls.domains)),
-        "offset_ns": np.rint(clock.offset_ns).astype(np.int64), "drift_ppm": clock.drift * 1e6, "sync_points": clock.sync_points,
+        "offset_ns": np.rint(clock.offset_ns).astype(np.int64), "drift_ppm": clock.drift * 1e6,
+        "jump_ns": whole(np.where(clock.jump_ns != 0, clock.jump_ns, np.nan).tolist()), "sync_points": clock.sync_points,
         "sigma_ns": whole(clock.sigma_ns.tolist()), "interval_ns": whole(clock.interval_ns.tolist()), "violations": clock.violations,
         "component": clock.component + 1, "grade": list(clock.grade),
     })  # fmt: skip
     one_set = len(set(clock.component.tolist())) == 1
-    hidden = frozenset(name for name, bare in (("component", one_set), ("violations", not clock.violations.any())) if bare)
+    hidden = frozenset(name for name, bare in (
+        ("component", one_set), ("violations", not clock.violations.any()), ("jump_ns", not clock.jump_ns.any())) if bare)
     return make_table(
         "clocks", "Clocks", frame, R.columns_of(COLUMNS, [True], hidden), key="domain", sort=Sort("sigma_ns"),
         footer="Aligned time = local time + offset + drift × time since the middle of the recording.",

@@ -33,7 +33,7 @@ SHOWN: Final = 500
 class ImbalanceQuery(Query, kw_only=True, frozen=True):
     """by: what the time on devices is summed by"""
 
-    by: By = "module"
+    by: By = "kernel"
 
 
 COLUMNS: Final = (

@@ -245,8 +245,9 @@ def _rank_table(found: Ranks[RankSummary], job: Job, query: RanksQuery) -> Table
     step = {"step": query.step} if query.step else {}
     workers = _workers(found, job)
     links = {
-        str(i): Link("gpu_breakdown", {"worker": w.worker, "span": w.span, **step}, "what its device does") for i, w in enumerate(workers)
-    }  # fmt: skip
+        str(i): Link("operators" if one.host_only else "gpu_breakdown", {"worker": w.worker, "span": w.span, **step}, "what it does")
+        for i, (w, one) in enumerate(zip(workers, job.calls.summaries, strict=True))
+    }
     marks = {"rank": {str(i): Mark("estimated", "assumed: no rank is recorded") for i in np.flatnonzero(job.assumed).tolist()}}
     seen = {
         "node": frame["node"].notna().any(), "device": frame["device"].notna().any(), "status": (frame["status"] != "compared").any(),
@@ -258,7 +259,7 @@ def _rank_table(found: Ranks[RankSummary], job: Job, query: RanksQuery) -> Table
         "ranks", "Ranks", frame, R.columns_of(RANK_COLUMNS, [True], hidden), key="worker",
         sort=Sort("saved_ns" if frame["saved_ns"].notna().any() else "path_excess_ns"), marks=marks,
         row_links=links, cell_links={"rank": links}, filters=["node"] if choice else [],
-        footer="A rank opens what its device does. Peers are ranks with the same groups, at the same place of a pipeline.",
+        footer="A rank opens what it does. Peers are ranks with the same groups, at the same place of a pipeline.",
     )  # fmt: skip
 
 

@@ -5,7 +5,8 @@
 Clocks of devices are told apart first, by collectives inside one host alone; then those of hosts, by collectives that cross hosts alone:
 those inside one host say nothing about other hosts, and would hold the median where it is. Each is fitted by turns: the time of a
 collective is the median of its members, the offset of a clock the median of its residuals. Waits and late ranks need no clock; the
-timeline, start skew and directed operations do. How good a clock is says its `grade`.
+timeline, start skew and directed operations do. How good a clock is says its `grade`. A clock that was set while it recorded (its residuals
+jump by more than a millisecond from one collective to the next) has two parts: times after the jump are moved by it.
 """
 
 from __future__ import annotations
@@ -50,12 +51,19 @@ TOLERANCE_NS: Final = 20_000.0
 """Ends and starts that contradict each other by less are within what clocks are known to."""
 
 
+JUMP_NS: Final = 1_000_000.0
+"""A clock that jumps by more than this was set."""
+JUMP_POINTS: Final = 5
+"""Collectives before and after a jump whose medians show it."""
+
+
 @dataclass(frozen=True, eq=False)
 class Clocks:
     """How the clocks of a job differ. By domain: offset_ns, drift, sigma_ns (NaN unknown), sync_points, violations, interval_ns (width
     of what causality allows; NaN without a crossing collective), component, grade. By rank: device_ns.
 
     Offsets begin at the median domain of each component; times of different components do not compare. reference_ns: where drift is 0.
+    jump_ns, jump_at_ns: by domain, what is added to its local times after a moment of it; 0 and NaN where its clock was not set.
     """
 
     calls: Calls
@@ -68,12 +76,15 @@ class Clocks:
     violations: Ints
     interval_ns: Floats
     component: Ints
+    jump_ns: Floats
+    jump_at_ns: Floats
     grade: tuple[Grade, ...]
 
     def aligned(self, local: npt.NDArray[np.generic], at: Ints, *, device: bool = True) -> Floats:
         """Returns times of ranks (places `at` of `calls.ranks`) on the common clock, ns since the origin of the calls."""
         domain = self.calls.domain[at]
         time = local.astype(np.float64)
+        time = _set_back(time, domain, self.jump_ns, self.jump_at_ns)
         time = time + self.offset_ns[domain] + self.drift[domain] * (time - self.reference_ns)
         return np.asarray(time + self.device_ns[at] if device else time, np.float64)
 
@@ -100,14 +111,16 @@ def clocks(found: Matched) -> Clocks:
     device = _devices(calls, rows.only(~rows.crossing))
     crossing = rows.only(rows.crossing)
     component = components(crossing.domain, crossing.number, len(calls.domains))
-    time = crossing.end + device[crossing.at]
+    jump, when = _jumps(crossing, device, component, len(calls.domains))
+    time = _set_back(crossing.end, crossing.domain, jump, when) + device[crossing.at]
     offset, drift = _fit(calls, crossing, time - reference, component)
     aligned = time + offset[crossing.domain] + drift[crossing.domain] * (time - reference)
     residual = np.abs(crossing.by_number.medians(aligned)[crossing.number] - aligned)
     sigma = SIGMA * crossing.by_domain.medians(residual)
     points = np.bincount(_distinct(crossing.domain, crossing.number), minlength=len(calls.domains))
     part = Clocks(
-        calls, offset, drift, device, reference, sigma, points, np.zeros_like(points), np.full(len(points), np.nan), component, ()
+        calls, offset, drift, device, reference, sigma, points, np.zeros_like(points), np.full(len(points), np.nan), component,
+        jump, when, (),
     )
     return _judged(found, part, rows)
 
@@ -241,6 +254,38 @@ def _fit(calls: Calls, rows: _Rows, time: Floats, component: Ints) -> tuple[Floa
     if _left(rows, time, offset, drift) > DRIFT_GAIN * _left(rows, time, plain, none) or np.abs(drift).max() > LARGEST_DRIFT:
         return _gauged(plain, component), none
     return _gauged(offset, component), _gauged(drift, component)
+
+
+def _set_back(time: Floats, domain: Ints, jump: Floats, when: Floats) -> Floats:
+    """Returns local times of domains without the jumps of their clocks."""
+    return np.asarray(time + np.where(time > when[domain], jump[domain], 0.0), np.float64) if jump.any() else time
+
+
+def _jumps(rows: _Rows, device: Floats, component: Ints, domains: int) -> tuple[Floats, Floats]:
+    """Returns (what is to be added to the times of each domain after its clock was set, 0 for none; the last local time before, NaN).
+
+    Of two clocks alone it cannot be told which one was set: each gets half. When it was set is known between two collectives that cross
+    hosts: times between these may be taken for ones of the other part.
+    """
+    jump, when = np.zeros(domains), np.full(domains, np.nan)
+    if len(rows.at) < 2 * JUMP_POINTS:
+        return jump, when
+    none = np.zeros(domains)
+    time = rows.end + device[rows.at]
+    offset, _ = _alternate(rows, time, _first_offsets(rows, time, domains, component), none, drifting=False)
+    residual = _residual(rows, time, offset, none)
+    for one in range(domains):
+        mine = np.flatnonzero(rows.domain == one)
+        mine = mine[np.argsort(rows.end[mine], kind="stable")]
+        if len(mine) < 2 * JUMP_POINTS:
+            continue
+        middle = np.median(np.lib.stride_tricks.sliding_window_view(residual[mine], JUMP_POINTS), axis=1)
+        rise = middle[JUMP_POINTS:] - middle[:-JUMP_POINTS]
+        most = int(np.abs(rise).argmax())
+        if abs(rise[most]) > JUMP_NS:
+            last, after = rows.end[mine[most + JUMP_POINTS - 1]], rows.end[mine[most + JUMP_POINTS]]
+            jump[one], when[one] = rise[most], max(last, after + rise[most])
+    return jump, when
 
 
 def _first_offsets(rows: _Rows, time: Floats, domains: int, component: Ints) -> Floats:

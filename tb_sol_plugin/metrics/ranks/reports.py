@@ -51,6 +51,12 @@ def notices(ranks: Ranks[RankSummary], job: Job) -> list[Notice]:
     left = job.calls.left_out
     if left:
         out.append(Notice(f"{human(left, 'count')} collectives of other steps are left out: there are too many to compare.", "info"))
+    if job.clocks.jump_ns.any():
+        which = ", ".join(np.array(job.calls.domains)[job.clocks.jump_ns != 0][: R.NAMED].tolist())
+        out.append(Notice(
+            f"A clock was set while it recorded, by more than a millisecond: {which}. Its times after that are moved; own times across it "
+            "are off."
+        ))  # fmt: skip
     if job.clocks.worst == "none" and len(job.calls.domains) > 1:
         out.append(Notice(
             "The clocks of the hosts are not aligned: no collective that all members wait in joins them all. "

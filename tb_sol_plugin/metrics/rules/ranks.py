@@ -57,6 +57,8 @@ CURES: Final = {
     "other": "open the timeline of that rank",
 }
 """What helps a rank that is late, by cause."""
+ON_HOST: Final = "py-spy dump --pid <pid>, OMP_NUM_THREADS, numactl --cpunodebind  # or give all ranks batches of equal work"
+"""The same where its computation runs on the host."""
 OVERLAP: Final = {
     "TP": "sequence parallelism with --tp-comm-overlap, or torch._inductor.config._micro_pipeline_tp = True",
     "CP": "a ring (cp_comm_type='p2p'), which exchanges the next block while it computes one",
@@ -185,7 +187,7 @@ def slow_host(context: RankContext) -> Answer:
     return Finding(
         title=f"{job.stragglers.calls.domains[host.domain]} delays the other hosts: {CAUSE_WORDS[cause]}",
         evidence=f"{count_text(len(host.ranks), 'rank')} of it ({ranks}) take longer than their peers at the same place of the program.",
-        saving=round(host.saved_ns / job.steps), fix=CURES[cause],
+        saving=round(host.saved_ns / job.steps), fix=_cure(job, cause),
     )  # fmt: skip
 
 
@@ -204,13 +206,18 @@ def straggler(context: RankContext) -> Answer:
     return found
 
 
+def _cure(job: Job, cause: str) -> str:
+    """Returns what helps a rank that is late for a cause."""
+    return ON_HOST if cause == "kernel" and all(s.host_only for s in job.calls.summaries) else CURES[cause]
+
+
 def _late(job: Job, one: Suspect, saved_ns: float) -> Finding:
     name, cause = reports.rank_text(job, one.at), CAUSES[one.cause]
     when = job.stragglers.persistence(one)
     hidden = " Behind the ones before it: alone it would save nothing." if one.saved_ns < LEAST * job.model.span_ns else ""
     return Finding(
         title=f"R{name[1:]} delays the other ranks: {CAUSE_WORDS[cause]}", evidence=f"{reports.evidence(job, one)}.{hidden}",
-        saving=round(saved_ns / job.steps), fix=CURES[cause], candidate=when == "single" and len(job.stragglers.steps) > 1,
+        saving=round(saved_ns / job.steps), fix=_cure(job, cause), candidate=when == "single" and len(job.stragglers.steps) > 1,
     )  # fmt: skip
 
 

@@ -106,14 +106,14 @@ def test_stragglers_have_evidence_and_a_path_that_adds_up(members: list[Member])
 def test_work_that_takes_longer_on_one_rank_costs_what_the_others_wait() -> None:
     # GIVEN kernels of rank 3 that take 1.2 times as long: 4 layers of 1 + 2 ms, the optimizer 0.5 ms (the last one not recorded)
     job = Job(tp=2, dp=4, layers=4, steps=3, jitter=0.0, stragglers=(Slow(3, "compute", 1.2),))
-    found = asked("imbalance", simulate(job).members(), world=8, by="kernel")
+    found = asked("imbalance", simulate(job).members(), world=8)
     row = found.table("rows").iloc[0]
     assert (row["name"], row["max_rank"], row["ranks"]) == ("sm90_xmma_gemm_bf16", 3, 8) and row["imbalance"] == pytest.approx(1.2, abs=1e-4)
     assert row["median_ns"] == pytest.approx(37e6 / 3, rel=1e-5) and row["max_ns"] == pytest.approx(1.2 * 37e6 / 3, rel=1e-5)
     assert row["lost_ns"] == pytest.approx(37e6 / 5, rel=0.03) and "1.20 times" in text(found)
     # AND where nothing differs, or nothing is known of a kind, the page says so
-    assert "1 % of its time" in text(asked("imbalance", simulate(replace(job, stragglers=())).members(), world=8, by="kernel"))
-    assert "can be compared" in asked("imbalance", simulate(job).members(), world=8).headline
+    assert "1 % of its time" in text(asked("imbalance", simulate(replace(job, stragglers=())).members(), world=8))
+    assert "can be compared" in asked("imbalance", simulate(job).members(), world=8, by="module").headline
 
 
 def test_collectives_by_size_and_one_by_one(members: list[Member]) -> None:

@@ -11,7 +11,8 @@ import pytest
 from tb_sol_plugin.metrics.ranks.calls import calls_of
 from tb_sol_plugin.metrics.ranks.clocks import Clocks, clocks
 from tb_sol_plugin.metrics.ranks.matching import matched
-from tb_sol_plugin.metrics.ranks.summary import RankSummary
+from tb_sol_plugin.metrics.ranks.packed import pack, unpack
+from tb_sol_plugin.metrics.ranks.summary import ROWS, RankSummary
 from tests.support.rank_factory import Job, Made, simulate
 
 
@@ -45,6 +46,23 @@ def test_offsets_are_within_what_they_claim(tp: int, dp: int, steps: int, offset
     # AND the devices of each host are told apart, their mean at 0
     truth = made.truth.device_ns
     assert np.abs(clock.device_ns - truth).max() < 3_000 or tp < 8
+
+
+def test_a_clock_that_is_set_while_it_records_has_two_parts() -> None:
+    # GIVEN the clock of node2 of four set 20 ms ahead after two of four steps
+    made = simulate(Job(tp=2, dp=4, ranks_per_host=2, layers=4, steps=4))
+    members, edge = made.members(), int(made.local(4, made.step_at[2][4]))
+    for at in (4, 5):
+        rows = unpack(members[at].summary.rows, ROWS)
+        start = np.where(rows["start_ns"] >= edge, rows["start_ns"] + 20_000_000, rows["start_ns"])
+        changed = msgspec.structs.replace(members[at].summary, rows=pack({**rows, "start_ns": start}, ROWS))
+        members[at] = members[at]._replace(summary=changed)
+    clock = clocks(matched(calls_of(members)))
+    # THEN the jump is found, all ends are aligned as without it, and no other clock has one
+    assert clock.jump_ns.tolist() == pytest.approx([0, 0, -20e6, 0], abs=10_000) and set(clock.grade) == {"good"}
+    calls = clock.calls
+    away = clock.aligned(calls.end, calls.at) - made.truth.end_ns
+    assert np.abs(away - np.median(away)).max() < 40_000 and not fitted(made).jump_ns.any()
 
 
 def test_drift_is_fitted_where_there_is_time_to_see_it() -> None:
