@@ -3973,9 +3973,9 @@ function CapturePick({ list, chosen }) {
 	const used = known?.named_by ?? "";
 	return /* @__PURE__ */ a(Pick, {
 		label: "Graph capture",
-		value: now === "none" ? "none" : now || used || "none found",
+		value: now === "none" ? "none" : now || (used ? "as found" : "none found"),
 		class: "long name divided",
-		tip: inFile ? LIVE : [TIP, now && now !== "none" && (used ? `In use: ${used}` : "It is not used: see Trace health")].filter(Boolean).join("\n"),
+		tip: inFile ? LIVE : [TIP, now !== "none" && (now || used) && (used ? `In use: ${used}` : "It is not used: see Trace health")].filter(Boolean).join("\n"),
 		disabled: inFile,
 		children: (close) => /* @__PURE__ */ a(List, {
 			label: "Graph captures",

@@ -17,8 +17,8 @@ export function CapturePick({ list, chosen }: { list: Runs; chosen: Chosen }): J
   const known = pages.value.value;
   if (!now && (!known?.replays || slim.value)) return null;
   const used = known?.named_by ?? "";
-  const value = now === NO_CAPTURE ? "none" : now || used || "none found";
-  const tip = inFile ? LIVE : [TIP, now && now !== NO_CAPTURE && (used ? `In use: ${used}` : "It is not used: see Trace health")].filter(Boolean).join("\n");
+  const value = now === NO_CAPTURE ? "none" : now || (used ? "as found" : "none found");
+  const tip = inFile ? LIVE : [TIP, now !== NO_CAPTURE && (now || used) && (used ? `In use: ${used}` : "It is not used: see Trace health")].filter(Boolean).join("\n");
   return (
     <Pick label="Graph capture" value={value} class="long name divided" tip={tip} disabled={inFile}>
       {(close) => <List label="Graph captures" value={now} options={captureOptions(list, chosen.span.file)} onPick={(capture) => { change({ capture, tables: {} }, "push"); close(); }} />}

@@ -199,7 +199,8 @@ def _facts(found: Serving, frame: pd.DataFrame, done: Work) -> FactsSection:
         "busy_share": _ratio(float(frame["device_ns"].sum(skipna=False)), float(frame["length_ns"].sum())),
         "compute_bound_batch": _turning_point(done),
     }
-    hidden = [name for name, value in values.items() if value is None or (value == 0 and name.endswith(("_iterations", "_share")))]
+    often_none = ("_iterations", "_share", "_tokens", "_tokens_per_s")
+    hidden = [name for name, value in values.items() if value is None or (value == 0 and name.endswith(often_none))]
     return make_facts("facts", "Serving", values, FACTS, span=12, hidden=hidden)
 
 

@@ -25,12 +25,14 @@ Attention over a paged cache stands in `paged.py`.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, compute_dtype, size_of, total
 from tb_sol_plugin.cost.model import Cost, Direction, model, pattern, unknown
+from tb_sol_plugin.units import human
 
 Mask = Literal["none", "top_left", "bottom_right", "unknown"]
 Window: TypeAlias = "tuple[int, int]"
@@ -143,13 +145,33 @@ def fused_cost(
     )  # fmt: skip
 
 
+def unknown_keys(q: Tensor, k: Tensor, v: Tensor, table: Tensor | None = None) -> Cost:
+    """No work, and in its reason the range that sizes leave for the bytes of keys and values.
+
+    q[..., H, D]. k and v[..., G, D]: with a page table all pages of the cache, [pages, page, G, D], else the new rows alone. A causal query
+    has its own key, so there are as many keys as queries at least; at most those of every page in the table, each read once.
+    """
+    if len(q.shape) < 3 or len(k.shape) < 3 or len(v.shape) < 3 or 0 in (*q.shape, *k.shape, *v.shape):
+        return unknown(PAGED)
+    row = total(*(size_of(prod(t.shape[-2:]), t.dtype) for t in (k, v)))
+    if row is None:
+        return unknown(PAGED)
+    least, most = prod(q.shape[:-2]), 0
+    if table is not None and len(k.shape) >= 4:
+        most = min(table.numel * k.shape[-3], prod(k.shape[:-2]))
+    if most <= least:
+        return unknown(f"{PAGED}: at least {human(least * row, 'B')} of keys and values are read")
+    return unknown(f"{PAGED}: {human(least * row, 'B')} to {human(most * row, 'B')} of keys and values are read")
+
+
 def fused(call: Inputs, at: Places) -> Cost | None:
     """The cost of a fused call whose arguments stand at `at`."""
     q, k, v = (call.tensor(at.first + i) for i in range(3))
     if q is None or k is None or v is None:
         return None
-    if any(call.tensor(place) is not None for place in at.paged):
-        return unknown(PAGED)
+    table = next((found for place in at.paged if (found := call.tensor(place)) is not None), None)
+    if table is not None:
+        return unknown_keys(q, k, v, table)
     causal = None if at.causal is None else call.flag(at.causal)
     mask: Mask = "unknown" if causal is None else at.aligned if causal else "none"
     window = EVERYWHERE if at.window is None else window_of(call, at.window)

@@ -19,9 +19,12 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
+import msgspec
+
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, size_of
 from tb_sol_plugin.cost.model import Cost, Direction, model, unknown
 from tb_sol_plugin.cost.ops.pointwise import count, like, read, vector, wide
+from tb_sol_plugin.units import human
 
 FORWARD: Final = 8
 BACKWARD: Final = 16
@@ -312,6 +315,18 @@ def add_rms_norm_in_place(call: Inputs) -> Cost | None:
     """_C::fused_add_rms_norm(x, residual, weight, eps): both are read and written in place."""
     x, residual, weight = call.tensor(0), call.tensor(1), call.tensor(2)
     return None if x is None or weight is None else _added(x, residual, like(x), weight)
+
+
+@model("vllm::flashinfer_trtllm_fused_allreduce_norm", "sglang::flashinfer_allreduce_residual_rmsnorm", kind="norm")
+def all_reduced_norm(call: Inputs) -> Cost | None:
+    """flashinfer_trtllm_fused_allreduce_norm(x, residual, weight, eps, world size, ...): the norm of x summed over ranks and the residual,
+    both written. A lower bound: what the ranks exchange, 2 (n - 1) / n of x each at least, is told as a range and not counted."""
+    x, residual, weight = call.tensor(0), call.tensor(1), call.tensor(2)
+    found = None if x is None or weight is None else _added(x, residual, like(x), weight)
+    if found is None or x is None or x.bytes is None:
+        return found
+    link = f"{human(x.bytes, 'B')} (2 ranks) to {human(2 * x.bytes, 'B')} (many) cross the link per rank and are not counted: a lower bound"
+    return msgspec.structs.replace(found, estimated=True, reason=link)
 
 
 @model("aiter::rmsnorm2d_fwd_with_add", "aiter::rmsnorm2d_fwd_with_add_ck", "aiter::add_rmsnorm",

@@ -16,7 +16,18 @@ import msgspec
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, compute_dtype, size_of, total
 from tb_sol_plugin.cost.model import Cost, model, pattern, unknown
-from tb_sol_plugin.cost.ops.attention import ALIGNMENT, EVERYWHERE, PAGED, Mask, Sizes, fused_cost, packed_cost, window_of, work
+from tb_sol_plugin.cost.ops.attention import (
+    ALIGNMENT,
+    EVERYWHERE,
+    PAGED,
+    Mask,
+    Sizes,
+    fused_cost,
+    packed_cost,
+    unknown_keys,
+    window_of,
+    work,
+)
 
 LENGTHS: Final = re.compile(
     r"context_\d{1,9}\(sq(\d{1,15})sk(\d{1,15})sqsq(\d{1,18})sqsk(\d{1,18})\)"
@@ -77,11 +88,11 @@ def paged_step(call: Inputs) -> Cost | None:
     would be no limit to compare with. A layer's sliding window is not recorded and then shows as above the limit. FP8 queries meet an FP8
     cache: new keys are converted as they are written to it."""
     q, k, v = (call.tensor(at) for at in range(3))
-    lengths = LENGTHS.search(call.around)
-    if lengths is None:
-        return unknown(PAGED)
     if q is None or k is None or v is None or not len(q.shape) == len(k.shape) == len(v.shape) == 3:
         return None
+    lengths = LENGTHS.search(call.around)
+    if lengths is None:
+        return unknown_keys(q, k, v)
     return _by_step(lengths, q, k, v, call.tensor(3))
 
 
@@ -163,7 +174,7 @@ def batch_prefill(call: Inputs) -> Cost | None:
         return _one_sequence(call, q, k, v, keys, mask)
     if k.shape[:-2] == (queries,) and pages is not None and pages.numel == queries and most == keys:
         return packed_cost(q, k, v, offsets, (most, keys), mask, window_of(call, 13), "fwd")
-    return unknown(PAGED)
+    return unknown_keys(q, k, v, pages)
 
 
 @model(
@@ -175,6 +186,13 @@ def batch_prefill(call: Inputs) -> Cost | None:
 )  # fmt: skip
 @pattern(r"flashinfer::(?=\w*paged)\w*", kind="attention")
 def paged(call: Inputs) -> Cost | None:
-    """Attention over a paged key cache: reads nothing. A query meets as many keys as its sequence is long, and that length is data;
-    the least that the sizes allow, one key per query, would be no limit to compare with."""
-    return unknown(PAGED)
+    """Attention over a paged key cache: reads no lengths. A query meets as many keys as its sequence is long, and that length is data;
+    the least that the sizes allow, one key per query, would be no limit to compare with. Where queries [T, H, D], caches
+    [pages, page, G, D] and a page table are recorded, the reason has the range of bytes: of that least, and of every page in the table."""
+    tensors = [t for at in range(len(call.slots)) if (t := call.tensor(at)) is not None]
+    caches = [t for t in tensors if len(t.shape) == 4 and not t.dtype.startswith(("int", "uint32"))]
+    queries = [t for t in tensors if len(t.shape) == 3 and not t.dtype.startswith("int")]
+    if not queries or len(caches) < 2 or caches[0].shape != caches[1].shape or queries[-1].shape[-1] != caches[0].shape[-1]:
+        return unknown(PAGED)
+    table = next((t for t in tensors if len(t.shape) == 2 and t.dtype.startswith("int")), None)
+    return unknown_keys(queries[-1], caches[0], caches[1], table)

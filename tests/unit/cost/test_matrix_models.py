@@ -255,6 +255,22 @@ def test_a_page_table_hides_the_lengths() -> None:
     for name, args in calls.items():
         assert estimate(name, call(*args)) is None, name
         assert "page table" in explain(name, call(*args)), name
+    # AND the range that sizes leave is told: a row of keys and values has 2 x 2 heads of 8 and 4 bytes, 128 in all
+    said = {name: explain(name, call(*args)) for name, args in calls.items()}
+    assert "1.54\u202fkB to 55.30\u202fkB of keys and values" in said["_vllm_fa2_C::varlen_fwd"]  # 12 rows; 27 pages of 16
+    v1 = ((3, 4, 8), (3, 4, 8), cache, cache, "2", "0.3", table, ((3,), "int32"), "16", "100")
+    assert "384\u202fB to 55.30\u202fkB" in explain("_C::paged_attention_v1", call(*v1))
+    new = ((3, 4, 8), (3, 2, 8), (3, 2, 8), (3, 4, 8))
+    assert "at least 384\u202fB" in explain("vllm::unified_attention_with_output", call(*new))
+    for odd in (((3, 4, 8), (3, 4, 8), (64, 2, 1, 16, 8), (64, 2, 8, 16)), ((3, 0, 8), cache, cache), (cache, cache)):
+        assert "page table" in explain("_C::paged_attention_v1", call(*odd))
+
+
+def test_an_all_reduce_that_ends_in_a_norm_is_a_lower_bound() -> None:
+    # GIVEN 32 rows of 64 in BF16, 4,096 bytes: x and residual read and written, and the weight
+    c = cost("vllm::flashinfer_trtllm_fused_allreduce_norm", (32, 64), (32, 64), (64,), "1e-5", "8", **B16)
+    assert c.bytes == 4 * 4_096 + 128 and c.estimated
+    assert "4.10\u202fkB (2 ranks) to 8.19\u202fkB" in c.reason and "lower bound" in c.reason
 
 
 def test_other_attention_of_pytorch() -> None:
