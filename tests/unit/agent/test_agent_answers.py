@@ -45,6 +45,11 @@ def test_every_analysis_answers_within_its_bound(samples: Recordings) -> None:
             table = found["table"]
             assert table["analysis"] == name and len(table["rows"]) <= table["passing_rows"] <= table["total_rows"]
             assert len(table["columns"]) <= answers.COLUMNS and all(len(row) == len(table["columns"]) for row in table["rows"])
+            assert len(table["rows"]) <= answers.ROWS
+    # AND asked for as much as there is, it stops at the hard limit and says so
+    most = samples.analyze("operators", TRAIN, limit=10**6, most=10**9)
+    assert answers.USUAL < size(most) <= answers.MOST and len(most["table"]["rows"]) > answers.ROWS
+    assert most["table"]["truncated"] == (len(most["table"]["rows"]) < most["table"]["passing_rows"])
 
 
 def test_rows_of_a_table(samples: Recordings) -> None:
