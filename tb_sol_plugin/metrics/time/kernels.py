@@ -14,7 +14,7 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time.distinct_names import short_names
 from tb_sol_plugin.metrics.time.kernel_names import AT_ONCE, MANY, classify, kind_of, matrix_of
 from tb_sol_plugin.metrics.work.joined import COUNTED
-from tb_sol_plugin.metrics.work.sums import VALUES, ratios_of, summed, values_of
+from tb_sol_plugin.metrics.work.sums import VALUES, ratios_of, summed
 from tb_sol_plugin.metrics.work.work import Work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -94,7 +94,7 @@ def parts_of(done: Work, duration: npt.NDArray[np.int64], at: npt.NDArray[np.int
     whole = done.ops["device_sum_ns"].to_numpy(dtype=np.float64)[row]
     known = (owner >= 0) & (whole > 0) & ~done.ops["name"].eq(COUNTED).to_numpy()[row]
     part = np.where(known, own / np.where(known, whole, 1.0), np.nan)
-    of = values_of(done.ops, done.by_host_time)
+    of = done.values
     out = {name: of[name][row] * part for name in ("flop", "bytes", "sol_ns", "timed_sol_ns", "compute_limit_ns", "backward_flop")}
     limited = np.isfinite(out["sol_ns"])
     shared = done.ops["device_events"].to_numpy()[row] > 1

@@ -24,7 +24,6 @@ from tb_sol_plugin.metrics.trees.phases import STEP, device_owners, phase_tree
 from tb_sol_plugin.metrics.work.work import Work, work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Mark
-from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, exact_sums
 from tb_sol_plugin.tables.table import with_columns
 
@@ -76,7 +75,8 @@ def _calls(done: Work, part: Scope) -> Calls:
     ops = done.ops
     rows = np.arange(len(ops)) if part.whole else np.flatnonzero(ops["step"].isin(part.rows).to_numpy())
     chosen = ops if part.whole else ops.iloc[rows]
-    return Calls(chosen["host"].to_numpy(dtype=np.int32), rows.astype(np.int64), values_of(chosen, done.by_host_time), chosen, done)
+    values = done.values if part.whole else {name: column[rows] for name, column in done.values.items()}
+    return Calls(chosen["host"].to_numpy(dtype=np.int32), rows.astype(np.int64), values, chosen, done)
 
 
 def unowned_by_step(capture: Capture, done: Work) -> Ints:
@@ -93,32 +93,6 @@ def unowned_ns(capture: Capture, done: Work, among: Mask) -> int:
     if done.by_host_time or done.from_ledger:
         return 0
     return int(capture.device["duration_ns"].to_numpy()[among & (done.owner < 0)].sum())
-
-
-def values_of(ops: pd.DataFrame, by_host_time: bool) -> dict[str, Floats]:
-    """Returns the arrays of VALUES for rows of `Work.ops`."""
-    sol = ops["sol_ns"].to_numpy(dtype=np.float64)
-    time = ops["measured_ns"].to_numpy(dtype=np.float64)
-    spent = time if by_host_time else ops["device_sum_ns"].to_numpy(dtype=np.float64)
-    modeled = ops["modeled"].to_numpy()
-    timed = np.isfinite(sol) & (time > 0)
-    limited = timed | (np.isfinite(sol) & np.isnan(time))
-    side = arrays.coded(ops["bound"]).codes
-    sol = np.where(limited, sol, np.nan)
-    flop = np.where(modeled, ops["flop"].to_numpy(dtype=np.float64), np.nan)
-    return {
-        "flop": flop,
-        "bytes": np.where(modeled, ops["bytes"].to_numpy(dtype=np.float64), np.nan),
-        "sol_ns": sol,
-        "measured_ns": np.where(timed, time, np.nan),
-        "timed_sol_ns": np.where(timed, sol, np.nan),
-        "compute_limit_ns": np.where(limited & (side == 1), sol, np.where(limited, 0.0, np.nan)),
-        "modelled_sum_ns": np.where(modeled, spent, np.nan),
-        "owned_sum_ns": spent,
-        "recompute_ns": np.where(ops["recompute"].to_numpy(), spent, 0.0),
-        "backward_flop": np.where(arrays.coded(ops["direction"]).codes == 1, flop, np.nan),
-        "estimated_calls": (limited & ops["estimated"].to_numpy()).astype(np.float64),
-    }
 
 
 def sums(values: dict[str, Floats], code: npt.NDArray[np.integer], size: int) -> pd.DataFrame:

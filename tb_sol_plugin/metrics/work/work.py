@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -80,6 +81,32 @@ class Work:
         """Plain sum of the device time of calls that a model covers."""
         column = "measured_ns" if self.by_host_time else "device_sum_ns"
         return round(float(np.nansum(self.ops[column].to_numpy(dtype=np.float64)[self.ops["modeled"].to_numpy()])))
+
+    @cached_property
+    def values(self) -> dict[str, Floats]:
+        """The columns that add up, by name: see `sums.VALUES`. Not to be changed."""
+        sol = self.ops["sol_ns"].to_numpy(dtype=np.float64)
+        time = self.ops["measured_ns"].to_numpy(dtype=np.float64)
+        spent = time if self.by_host_time else self.ops["device_sum_ns"].to_numpy(dtype=np.float64)
+        modeled = self.ops["modeled"].to_numpy()
+        timed = np.isfinite(sol) & (time > 0)
+        limited = timed | (np.isfinite(sol) & np.isnan(time))
+        side = arrays.coded(self.ops["bound"]).codes
+        sol = np.where(limited, sol, np.nan)
+        flop = np.where(modeled, self.ops["flop"].to_numpy(dtype=np.float64), np.nan)
+        return {
+            "flop": flop,
+            "bytes": np.where(modeled, self.ops["bytes"].to_numpy(dtype=np.float64), np.nan),
+            "sol_ns": sol,
+            "measured_ns": np.where(timed, time, np.nan),
+            "timed_sol_ns": np.where(timed, sol, np.nan),
+            "compute_limit_ns": np.where(limited & (side == 1), sol, np.where(limited, 0.0, np.nan)),
+            "modelled_sum_ns": np.where(modeled, spent, np.nan),
+            "owned_sum_ns": spent,
+            "recompute_ns": np.where(self.ops["recompute"].to_numpy(), spent, 0.0),
+            "backward_flop": np.where(arrays.coded(self.ops["direction"]).codes == 1, flop, np.nan),
+            "estimated_calls": (limited & self.ops["estimated"].to_numpy()).astype(np.float64),
+        }
 
     @property
     def takes_counted(self) -> bool:

@@ -14,7 +14,7 @@ from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.time.waterfall import waterfall
 from tb_sol_plugin.metrics.trees.phases import phase_tree
 from tb_sol_plugin.metrics.work.joined import COUNTED, iterations_of
-from tb_sol_plugin.metrics.work.sums import phase_work, values_of
+from tb_sol_plugin.metrics.work.sums import phase_work
 from tb_sol_plugin.metrics.work.work import work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -221,4 +221,4 @@ def test_a_trace_of_the_host_gets_counted_work_too(tmp_path: Path) -> None:
     assert rest(c) == {"train/forward": (FORWARD, 30_000)}
     fall = waterfall(c, scope(c, Query()))
     assert fall.kind_ns["other"] == 30_000 and fall.unmodelled_ns == 20_000 and sum(fall.measured_parts.values()) == 1_000_000
-    assert np.nansum(values_of(fall.work.ops, True)["owned_sum_ns"]) == 50_000
+    assert np.nansum(fall.work.values["owned_sum_ns"]) == 50_000
