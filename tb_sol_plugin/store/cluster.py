@@ -29,11 +29,16 @@ class ClusterExecutor(Executor):
     def __init__(self, client: Any) -> None:
         self._client = client
         self._executor = client.get_executor(pure=False)
+        self._count = AHEAD
 
     @property
     def count(self) -> int:
-        """How many tasks to hand out at a time: workers may come and go."""
-        return max(AHEAD * int(sum(self._client.nthreads().values())), 1)
+        """How many tasks to hand out at a time: workers may come and go. In the thread of the client, which tells what is done and cannot
+        wait for an answer, as many as were there before.
+        """
+        if not self._client.asynchronous:
+            self._count = max(AHEAD * int(sum(self._client.nthreads().values())), 1)
+        return self._count
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         return self._executor.submit(fn, *args, **kwargs)  # type: ignore[no-any-return]

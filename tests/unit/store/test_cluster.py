@@ -96,6 +96,25 @@ def test_a_cluster_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch
         cluster("dask://127.0.0.1:1")
 
 
+def test_the_thread_of_a_client_does_not_wait_for_an_answer() -> None:
+    # GIVEN a client whose own thread tells that a task is done WHEN it is asked there how many run THEN it says what was true before
+    class Client:
+        asynchronous = False
+
+        def get_executor(self, **kwargs: Any) -> None:
+            assert kwargs == {"pure": False}
+
+        def nthreads(self) -> dict[str, int]:
+            assert not self.asynchronous
+            return {"a": 2, "b": 1}
+
+    client = Client()
+    executor = ClusterExecutor(client)
+    assert executor.count == 6
+    client.asynchronous = True
+    assert executor.count == 6
+
+
 def test_nothing_is_lost_when_workers_die(logs: Path, tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
     psutil = pytest.importorskip("psutil")
