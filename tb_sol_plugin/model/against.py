@@ -211,7 +211,7 @@ def _judged(section: TableSection, naming: str, known: Mapping[str, tuple[Scalar
     names = [name if times[name] == 1 else "" for name in names]  # several rows of a name: it says nothing of one
     main = section.sort.column.removesuffix(DELTA) if section.sort is not None else ""
     place = max((i for i, c in enumerate(section.columns) if c.name in (f"{main}{BASE}", f"{main}{DELTA}", f"{main}{CHANGE}")), default=-1)
-    if not any(name in known for name in names) or place < 0:
+    if place < 0 or all(known[name][0] == "unknown" for name in names if name in known):  # too few steps, which the page says above
         return section
     rare = "not among the names with most time, or several rows of one name"
     added = (

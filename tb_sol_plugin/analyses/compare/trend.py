@@ -18,6 +18,7 @@ import pandas as pd
 from tb_sol_plugin.metrics.compare import change as C
 from tb_sol_plugin.metrics.compare.causes import Cause, compared
 from tb_sol_plugin.metrics.compare.differences import Side
+from tb_sol_plugin.metrics.compare.gate import is_exact, unit_of, values_of, wanted_of
 from tb_sol_plugin.metrics.compare.history import LEAST_RUNS, Changed, changes_of
 from tb_sol_plugin.metrics.compare.ranks import slowest
 from tb_sol_plugin.metrics.compare.samples import METRICS, Samples, samples_of
@@ -49,11 +50,18 @@ Metric = Literal[
 
 class TrendQuery(Query, kw_only=True, frozen=True):
     """metric: what is shown of each run
+    row: in place of it the time per step of a row, as `operator:aten::mm`, `kernel:NAME`, `module:PATH` or `phase:PATH` ("" = the metric)
     only: names of runs that are taken, with * for any text ("" = all), as `nightly*`
     """
 
     metric: Metric = "step_time"
+    row: str = ""
     only: str = ""
+
+    @property
+    def shown(self) -> str:
+        """Name of what is shown."""
+        return self.row.strip() or self.metric
 
 
 MOST_PATTERN: Final = 100
@@ -98,9 +106,15 @@ class One:
     samples: Samples
     began_ns: int | None
 
+    def steps(self, metric: str) -> C.Values:
+        """Returns a metric, or the time of a row, per step; none where the run does not know it."""
+        found = values_of(Side(self.run, [self.samples]), metric)
+        return found[0] if found else np.zeros(0)
+
     def value(self, metric: str) -> float | None:
-        known = self.samples.values.get(metric)
-        return float(np.median(known)) if known else None
+        """Returns the median over its steps."""
+        known = self.steps(metric)
+        return float(np.median(known)) if len(known) else None
 
 
 @analysis(
@@ -117,23 +131,24 @@ class One:
     reduce=Reduction(samples_of, fields=("step",), version=4),
 )
 def run(workers: Sequence[RecordingReduction[Samples]], files: Sequence[Sidecar], query: TrendQuery) -> Report:
+    wanted_of([query.shown])  # BadQuery where there is no such number or kind of row
     every, by_time = _history(workers, query.only)
-    known = [one for one in every if one.value(query.metric) is not None]
-    metric = METRICS[query.metric]
+    known = [one for one in every if one.value(query.shown) is not None]
+    label = _label(query.shown)
     notices = _notices(workers, every, known, query, by_time)
     if len(known) < 2:
         why = f"{how_many(len(known), 'run')} here know it" if len(known) != 1 else "one run here knows it"
         return Report(
-            analysis="trend", title="History", headline=f"{metric.label}: a history takes two runs or more, and {why}.", notices=notices,
-            sections=[_runs(known, [], query.metric)],
+            analysis="trend", title="History", headline=f"{label}: a history takes two runs or more, and {why}.", notices=notices,
+            sections=[_runs(known, [], query.shown)],
         )  # fmt: skip
-    values = [one.value(query.metric) or 0.0 for one in known]
+    values = [one.value(query.shown) or 0.0 for one in known]
     changes = changes_of(values)
     causes = [_cause(known[c.at - 1], known[c.at]) for c in changes]
     return Report(
-        analysis="trend", title="History", headline=_headline(known, values, changes, causes, query.metric), notices=notices,
-        sections=[_tiles(known, values, changes, query.metric), _figure(known, values, changes, query.metric),
-                  *([_changes(known, changes, causes, query.metric)] if changes else []), _runs(known, changes, query.metric)],
+        analysis="trend", title="History", headline=_headline(known, values, changes, causes, query.shown), notices=notices,
+        sections=[_tiles(known, values, changes, query.shown), _figure(known, values, changes, query.shown),
+                  *([_changes(known, changes, causes, query.shown)] if changes else []), _runs(known, changes, query.shown)],
     )  # fmt: skip
 
 
@@ -163,14 +178,18 @@ def _cause(before: One, after: One) -> Cause | None:
     return next(iter(compared(a, b).causes), None)
 
 
+def _label(metric: str) -> str:
+    return METRICS[metric].label if metric in METRICS else metric[:MOST_PATTERN]
+
+
 def _text(value: float, metric: str) -> str:
-    return human(round(value), METRICS[metric].unit)
+    return human(round(value), unit_of(metric))
 
 
 def _headline(
     known: Sequence[One], values: Sequence[float], changes: Sequence[Changed], causes: Sequence[Cause | None], metric: str
 ) -> str:
-    label, first, last = METRICS[metric].label, known[0], known[-1]
+    label, first, last = _label(metric), known[0], known[-1]
     if changes:
         i = max(range(len(changes)), key=lambda k: abs(changes[k].change or 0.0))
         at, cause = changes[i], causes[i]
@@ -194,7 +213,7 @@ def _tiles(known: Sequence[One], values: Sequence[float], changes: Sequence[Chan
         "change": values[-1] / values[0] - 1 if values[0] else None, "first": _text(values[0], metric), "last": _text(values[-1], metric),
     }  # fmt: skip
     return make_facts(
-        "facts", METRICS[metric].label, shown, FACTS, style="tiles", notes={"first": known[0].run, "last": known[-1].run},
+        "facts", _label(metric), shown, FACTS, style="tiles", notes={"first": known[0].run, "last": known[-1].run},
         hidden=[n for n, v in shown.items() if v is None],
     )  # fmt: skip
 
@@ -210,11 +229,11 @@ def _runs(known: Sequence[One], changes: Sequence[Changed], metric: str) -> Tabl
         value = one.value(metric) or 0.0
         row: dict[str, Scalar] = {
             "run": one.run, "value": _text(value, metric), "change": None, "low": None, "high": None, "verdict": None,
-            "samples": len(one.samples.values[metric]), "worker": one.worker, "workers": one.workers, "part": part + 1, "number": value,
+            "samples": len(one.steps(metric)), "worker": one.worker, "workers": one.workers, "part": part + 1, "number": value,
         }  # fmt: skip
         if before is not None:
-            sides = [[np.asarray(o.samples.values[metric], np.float64)] for o in (before, one)]
-            exact = METRICS[metric].exact
+            sides = [[o.steps(metric)] for o in (before, one)]
+            exact = is_exact(metric)
             found = C.exactly(*sides) if exact else C.change_of(*sides)
             verdict = C.seen(found, least=1 if exact else C.LEAST_STEPS)
             few = verdict == "unknown"
@@ -244,16 +263,16 @@ def _changes(known: Sequence[One], changes: Sequence[Changed], causes: Sequence[
 
 
 def _figure(known: Sequence[One], values: Sequence[float], changes: Sequence[Changed], metric: str) -> FigureSection:
-    unit = METRICS[metric].unit
+    unit = unit_of(metric)
     scale, name = F.time_scale(max(values)) if unit == "ns" else (1.0, unit if unit != "count" else "")
-    spread = [np.percentile(one.samples.values[metric], [25, 75]).tolist() for one in known]
+    spread = [np.percentile(one.steps(metric), [25, 75]).tolist() for one in known]
     place = list(range(len(known)))
     sizes = [f"{_text(v, metric)}, {how_many(len(one.samples.steps), 'step')}" for one, v in zip(known, values, strict=True)]
     hover = [f"<b>{F.escape(one.run)}</b><br>{size}" for one, size in zip(known, sizes, strict=True)]
     data: list[F.Plain] = [{
         "type": "scatter", "mode": "lines+markers", "x": place, "y": [v / scale for v in values], "customdata": [one.run for one in known],
         "line": {"color": F.light("compute"), "width": 1.6}, "marker": {"size": 7, "color": F.light("compute")},
-        "name": METRICS[metric].label, "hoverinfo": "text", "hovertext": hover,
+        "name": F.escape(_label(metric)), "hoverinfo": "text", "hovertext": hover,
         "error_y": {
             "type": "data", "symmetric": False, "array": [(s[1] - v) / scale for s, v in zip(spread, values, strict=True)],
             "arrayminus": [(v - s[0]) / scale for s, v in zip(spread, values, strict=True)], "thickness": 1, "width": 3,
@@ -271,14 +290,14 @@ def _figure(known: Sequence[One], values: Sequence[float], changes: Sequence[Cha
     step = max(1, len(known) // 16)
     ticks = place[::step]
     return FigureSection(
-        id="history", title=METRICS[metric].label, height=340, table="runs",
+        id="history", title=_label(metric), height=340, table="runs",
         subtitle="median of each run; bars: middle half of its steps; dashed: another value from there on",
         figure=F.figure(
             data, x=F.axis("run", tickvals=ticks, ticktext=[F.escape(F.cut(known[i].run, 16)) for i in ticks], showgrid=False),
-            y=F.axis(name or METRICS[metric].label, rangemode="tozero"), shapes=lines, annotations=notes,
+            y=F.axis(name or F.escape(_label(metric)), rangemode="tozero"), shapes=lines, annotations=notes,
             margin={"l": 62, "r": 18, "t": 26, "b": 70},
         ),
-        summary=f"{METRICS[metric].label}: from {_text(values[0], metric)} to {_text(values[-1], metric)} over {len(known)} runs.",
+        summary=f"{_label(metric)}: from {_text(values[0], metric)} to {_text(values[-1], metric)} over {len(known)} runs.",
     )  # fmt: skip
 
 

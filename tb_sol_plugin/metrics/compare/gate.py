@@ -139,7 +139,7 @@ def wanted_of(texts: Sequence[str], default: Limit | None = None) -> list[Wanted
         if not (name in METRICS or (colon and kind in OF_ROWS and of)):
             known = ", ".join([*METRICS, *(f"{g}:NAME" for g in OF_ROWS)])
             raise BadQuery(f"no metric {name!r}", hint=f"there is: {known}", field="metric")
-        out.append(Wanted(name, limit_of(limit, _unit(name)) if equals else default or (NONE if _is_exact(name) else USUAL)))
+        out.append(Wanted(name, limit_of(limit, unit_of(name)) if equals else default or (NONE if is_exact(name) else USUAL)))
     return out
 
 
@@ -147,10 +147,10 @@ def budget_of(name: str, text: str) -> Budget:
     """Reads a budget: `4.9ms`, or `4.9ms +5%`. BadQuery where the metric does not exist or the text is none."""
     wanted_of([name])
     number, plus, allowed = text.partition("+")
-    value = limit_of(number, _unit(name))
+    value = limit_of(number, unit_of(name))
     if value.amount is None:
         raise BadQuery(f"{text[:40]!r} is no budget of {name[:80]}", hint="write an amount, as 4.9ms or 4.9ms +5%", field="metric")
-    return Budget(name, value.amount, text.strip(), limit_of(allowed, _unit(name)) if plus else None)
+    return Budget(name, value.amount, text.strip(), limit_of(allowed, unit_of(name)) if plus else None)
 
 
 def budget_text(value: float, unit: str, allowed: Limit | None = None) -> str:
@@ -159,11 +159,13 @@ def budget_text(value: float, unit: str, allowed: Limit | None = None) -> str:
     return f"{number}{'B' if unit == 'B' else ''}{f' +{allowed.text}' if allowed is not None else ''}"
 
 
-def _unit(name: str) -> str:
+def unit_of(name: str) -> str:
+    """Returns the unit of a metric; rows are times."""
     return METRICS[name].unit if name in METRICS else "ns"
 
 
-def _is_exact(name: str) -> bool:
+def is_exact(name: str) -> bool:
+    """Whether a metric is nearly free of noise."""
     return name in METRICS and METRICS[name].exact
 
 
@@ -174,7 +176,7 @@ def check(
 
     least: steps below which trust is lowered. between: noise from run to run per metric, where earlier runs show it.
     """
-    judged = [_judge(_values(base, one.name), candidate, one, base.name, (between or {}).get(one.name)) for one in wanted]
+    judged = [_judge(values_of(base, one.name), candidate, one, base.name, (between or {}).get(one.name)) for one in wanted]
     found = compared(base, candidate)
     warnings = _of_history(judged, between or {})
     if not between and (len(base.runs) == 1 or len(candidate.runs) == 1):
@@ -215,7 +217,7 @@ def noise_between(history: Side, metrics: Sequence[str]) -> dict[str, float]:
     if len(history.runs) < C.ENOUGH_RUNS:
         hint = f"give {C.ENOUGH_RUNS} runs or more of the same state"
         raise BadQuery(f"a history of {len(history.runs)} runs shows no noise from run to run", hint=hint, field="history")
-    found = {name: _values(history, name) for name in metrics if not _is_exact(name)}
+    found = {name: values_of(history, name) for name in metrics if not is_exact(name)}
     return {name: _noise(values) for name, values in found.items() if values is not None}
 
 
@@ -223,10 +225,10 @@ def levels_between(history: Side, metrics: Sequence[str]) -> list[str]:
     """Returns which metrics lie around two levels in earlier runs: the noise is then that within a level."""
     out = []
     for name in metrics:
-        values = None if _is_exact(name) else _values(history, name)
+        values = None if is_exact(name) else values_of(history, name)
         levels = C.two_levels(np.array([np.median(v) for v in values])) if values is not None else None
         if levels is not None:
-            low, high = (human(round(v), _unit(name)) for v in (levels.low, levels.high))
+            low, high = (human(round(v), unit_of(name)) for v in (levels.low, levels.high))
             out.append(f"{name}: earlier runs have two levels, {low} and {high}; the noise is that within one")
     return out
 
@@ -259,7 +261,7 @@ def _judge(
     ours: list[Values] | None, b: Side, wanted: Wanted, base: str, between: float | None, *, fixed: bool = False
 ) -> Judged:  # fmt: skip
     """Returns the verdict of one metric. ours: of the base, whose name is `base`; fixed: a committed number."""
-    unit, theirs = _unit(wanted.name), _values(b, wanted.name)
+    unit, theirs = unit_of(wanted.name), values_of(b, wanted.name)
     if ours is None and fixed and theirs is not None:
         found = C.exactly([], theirs)
         return Judged(wanted.name, unit, wanted.limit, "unavailable", found, because=f"{base} has no budget for it; --update writes one")
@@ -267,7 +269,7 @@ def _judge(
         lacking = " and ".join(name for name, found in ((base, ours), (b.name, theirs)) if found is None)
         because = f"{lacking} {'do' if ours is None and theirs is None else 'does'} not have it; {_record(wanted.name)}"
         return Judged(wanted.name, unit, wanted.limit, "unavailable", because=because)
-    found = C.exactly(ours, theirs) if _is_exact(wanted.name) else C.change_of(ours, theirs, between=between, fixed=fixed)
+    found = C.exactly(ours, theirs) if is_exact(wanted.name) else C.change_of(ours, theirs, between=between, fixed=fixed)
     if found.change is None or found.a is None or found.b is None:
         return Judged(wanted.name, unit, wanted.limit, _from_nothing(found, wanted.limit), found)
     limit = wanted.limit.of(found.a)
@@ -282,7 +284,8 @@ def _from_nothing(found: Change, limit: Limit) -> Outcome:
     return "regression" if (found.b or 0.0) > (limit.amount or 0.0) else "within"
 
 
-def _values(side: Side, name: str) -> list[Values] | None:
+def values_of(side: Side, name: str) -> list[Values] | None:
+    """Returns a metric, or the time of a row as `operator:NAME`, per step and run of a side; None where it is not known."""
     if name in METRICS:
         return side.values(name)
     by, _, row = name.partition(":")

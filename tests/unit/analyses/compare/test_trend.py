@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import tb_sol_plugin as sol
+from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.report import FigureSection, Report, TableSection
 from tests.support.compared import Job, trace
 
@@ -51,6 +52,17 @@ def test_counts_do_not_change(logdir: Path) -> None:
     found = history(logdir, metric="launches", only="nightly-*")
     assert found.facts["changes"] == 0 and "No run changed it" in found.headline
     assert set(found.table("runs")["verdict"].dropna()) == {"same"}
+
+
+def test_a_row_in_place_of_a_number(logdir: Path) -> None:
+    # GIVEN the operator that got slower, and one that did not THEN the history of the one changes with that night, of the other never
+    found = history(logdir, row="operator:aten::gelu", only="nightly-*")
+    assert found.table("changes")["at_run"].tolist() == ["nightly-6"] and found.table("changes")["change"][0] == pytest.approx(2.0, abs=0.1)
+    assert found.headline.startswith("operator:aten::gelu: **") and "% more since `nightly-6`" in found.headline
+    assert history(logdir, row="operator:aten::mm", only="nightly-*").facts["changes"] == 0
+    assert "takes two runs or more" in history(logdir, row="kernel:nothing").headline
+    with pytest.raises(BadQuery, match="no metric 'color:red'"):
+        history(logdir, row="color:red")
 
 
 def test_nothing_matches_and_nothing_is_known(logdir: Path) -> None:
