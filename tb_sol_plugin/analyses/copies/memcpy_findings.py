@@ -149,7 +149,7 @@ def blocking_table(capture: Capture, found: pd.DataFrame, blocked: pd.DataFrame,
     top = top[np.sort(np.unique(code[top], return_index=True)[1])]
     most = np.zeros(len(first), np.intp)
     most[code[top]] = top
-    outer = outermost_operator(capture, subset.iloc[most])
+    outer = outermost_operator(capture, subset["operator"].to_numpy()[most])
     called = arrays.pick(capture.host["name"], outer) if len(capture.host) else np.full(len(first), "", object)
     named = {name: names[part[first]].tolist() for name, (part, names) in keys.items()}
     out: list[dict[str, Scalar]] = []
@@ -183,7 +183,7 @@ def evidence_table(
     subset, why = as_table(found.iloc[rows].reset_index(drop=True)), as_table(blocked.iloc[rows].reset_index(drop=True))
     reason, size = why["reason"].to_numpy(object), subset["bytes"].to_numpy()
     holds = reason != ""
-    outer = outermost_operator(capture, subset)
+    outer = outermost_operator(capture, subset["operator"].to_numpy())
     called = arrays.pick(capture.host["name"], outer) if len(capture.host) else np.full(len(rows), "", object)
     frame: groups.Columns = {
         "step": groups.labels(capture, subset, "step"), "start_ns": subset["start_ns"].to_numpy() - capture.facts.extent_ns[0],

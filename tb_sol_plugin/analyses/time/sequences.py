@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final
 
 import numpy as np
-import pandas as pd
 
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics import memo
@@ -21,6 +19,7 @@ from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import Column, Fact, Link, Notice, OnTimeline, Report, Scalar, Sort, TableSection, make_facts, make_table
 from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.units import human
 
 
@@ -70,6 +69,8 @@ SHOWN: Final = 2
 """Kernels that are named at either end of a sequence of many."""
 LETTERS: Final = 24
 """Of a kernel's name in a sequence."""
+AT_ONCE: Final = 1_000_000
+"""Kernels whose owners are counted at once."""
 
 
 @analysis(
@@ -91,7 +92,7 @@ def run(capture: Capture, query: SequencesQuery) -> Report:
     layer = Q.layer_of(runs, kernels, where.step_count)
     names = short_kernel_names(capture)
     total = int(kernels.duration.sum())
-    rows = [_row(capture, kernels, run, place, names, total) for place, run in enumerate(runs)]
+    rows = _rows(capture, kernels, runs, names, total)
     values: dict[str, Scalar] = {"kernels": len(kernels.rows), "sequences": len(runs)}
     if layer is not None:
         own = runs[layer.place]
@@ -122,57 +123,85 @@ def _found(capture: Capture, chosen: np.ndarray) -> tuple[Q.Kernels, list[Q.Repe
     return kernels, Q.repeated_runs(kernels)
 
 
+class _Owners:
+    """Names the operators, or the classes of the modules, that launched kernels: of each, the name that most of some have.
 
-def _owner(capture: Capture, column: str, rows: np.ndarray) -> str | None:
-    """Returns the name of the operator or the class of the module of most of some device rows."""
-    host = capture.device[column].to_numpy()[rows]
-    names = arrays.coded(capture.host["name"])
-    there = host >= 0
-    codes, times = np.unique(np.where(there, names.codes[host], -1) if there.any() else np.full(len(host), -1), return_counts=True)
-    categories = names.categories
-    texts: Counter[str | None] = Counter()
-    for code, often in zip(codes.tolist(), times.tolist(), strict=True):
-        name = str(categories[code]) if code >= 0 else None
-        texts[module_class_name(name) if name is not None and column == "module" else name] += often
-    return max(texts.items(), key=lambda pair: pair[1])[0]
+    text: of each name in use, as a code into `texts`. code: of each kernel, the place of its name among those in use, 0 for none.
+    """
+
+    def __init__(self, capture: Capture, kernels: Q.Kernels, column: str) -> None:
+        host = capture.device[column].to_numpy()[kernels.rows]
+        names = arrays.coded(capture.host["name"])
+        there = host >= 0
+        of = np.where(there, names.codes[host], -1) if there.any() else np.full(len(host), -1)
+        used, self._code = arrays.in_order(of.astype(np.int64))
+        spelled = [str(names.categories[code]) if code >= 0 else None for code in used.tolist()]
+        if column == "module":
+            spelled = [module_class_name(name) if name is not None else None for name in spelled]
+        place: dict[str | None, int] = {}
+        self._text = np.array([place.setdefault(name, len(place)) for name in spelled], np.int64)
+        self._texts = [*place]
+
+    def most(self, places: list[Ints]) -> list[str | None]:
+        """Returns the name that most kernels of each list of places have; of equally frequent ones the first in order of their codes."""
+        out: list[str | None] = []
+        begin = 0
+        while begin < len(places):  # so many at once that the arrays stay small
+            size, end = len(places[begin]), begin + 1
+            while end < len(places) and size + len(places[end]) <= AT_ONCE:
+                size, end = size + len(places[end]), end + 1
+            out += self._of(places[begin:end])
+            begin = end
+        return out
+
+    def _of(self, places: list[Ints]) -> list[str | None]:
+        of = np.repeat(np.arange(len(places)), [len(at) for at in places])
+        code = self._code[np.concatenate(places)]
+        pair, row = arrays.in_order(of * len(self._text) + code)  # by list, then by code
+        run, text = pair // len(self._text), self._text[pair % len(self._text)]
+        both, first = arrays.numbered(run * len(self._texts) + text)  # of two names of one text the first
+        times = np.bincount(both, np.bincount(row)).astype(np.int64)
+        order = np.lexsort((np.arange(len(first)), -times, run[first]))
+        best = order[np.flatnonzero(np.diff(run[first][order], prepend=-1))]
+        return [self._texts[k] for k in text[first[best]].tolist()]
 
 
-def _short(capture: Capture, row: int, names: dict[str, str]) -> str:
-    name = str(capture.device["name"].iloc[row])
-    return names.get(name, name)
+def _short(capture: Capture, names: dict[str, str], rows: Ints) -> list[str]:
+    return [names.get(name, name) for name in arrays.pick(capture.device["name"], rows).tolist()]
 
 
 def _cut(name: str) -> str:
     return name if len(name) <= LETTERS else f"{name[: LETTERS // 2]}…{name[-(LETTERS // 2 - 1) :]}"
 
 
-def _row(capture: Capture, kernels: Q.Kernels, run: Q.RepeatedRun, place: int, names: dict[str, str], total: int) -> dict[str, object]:
-    first, last = kernels.rows[run.at], kernels.rows[run.at + run.length - 1]
-    shown = [_cut(_short(capture, int(row), names)) for row in kernels.rows[run.at[0] : run.at[0] + run.length]]
-    if len(shown) > 2 * SHOWN + 1:
-        shown = [*shown[:SHOWN], f"… {len(shown) - 2 * SHOWN} more", *shown[-SHOWN:]]
-    own = slice(int(run.at[0]), int(run.at[0]) + run.length)
-    start = int(kernels.start[run.at[0]])
-    return {
-        "rank": str(place + 1),
-        "sequence": " → ".join(shown),
-        "kernels": run.length,
-        "count": len(run.at),
-        "total_ns": run.total_ns,
-        "share": run.total_ns / total if total else None,
-        "mean_ns": round(run.total_ns / len(run.at)),
-        "gap_ns": run.gap_ns,
-        "first_operator": _owner(capture, "operator", first),
-        "last_operator": _owner(capture, "operator", last),
-        "first_module": _owner(capture, "module", first),
-        "last_module": _owner(capture, "module", last),
-        "start_ns": start,
-        "span_ns": int((kernels.start[own] + kernels.duration[own]).max()) - start,
-    }
+def _rows(
+    capture: Capture, kernels: Q.Kernels, runs: list[Q.RepeatedRun], names: dict[str, str], total: int
+) -> list[dict[str, object]]:  # fmt: skip
+    if not runs:
+        return []
+    code, first = arrays.numbered(arrays.codes(capture.device["name"])[kernels.rows])
+    cut = [_cut(name) for name in _short(capture, names, kernels.rows[first])]
+    operator, module = _Owners(capture, kernels, "operator"), _Owners(capture, kernels, "module")
+    ends = [run.at for run in runs], [run.at + run.length - 1 for run in runs]
+    owners = [owner.most(at) for owner in (operator, module) for at in ends]
+    out = []
+    for place, (run, *of) in enumerate(zip(runs, *owners, strict=True)):
+        own = slice(int(run.at[0]), int(run.at[0]) + run.length)
+        shown = [cut[k] for k in code[own].tolist()]
+        if len(shown) > 2 * SHOWN + 1:
+            shown = [*shown[:SHOWN], f"… {len(shown) - 2 * SHOWN} more", *shown[-SHOWN:]]
+        start = int(kernels.start[run.at[0]])
+        out.append({
+            "rank": str(place + 1), "sequence": " → ".join(shown), "kernels": run.length, "count": len(run.at), "total_ns": run.total_ns,
+            "share": run.total_ns / total if total else None, "mean_ns": round(run.total_ns / len(run.at)), "gap_ns": run.gap_ns,
+            "first_operator": of[0], "last_operator": of[1], "first_module": of[2], "last_module": of[3], "start_ns": start,
+            "span_ns": int((kernels.start[own] + kernels.duration[own]).max()) - start,
+        })  # fmt: skip
+    return out
 
 
 def _table(rows: list[dict[str, object]], where: Scope) -> TableSection:
-    frame = pd.DataFrame(rows, columns=[c.name for c in SEQUENCES])
+    frame = {c.name: [row[c.name] for row in rows] for c in SEQUENCES}
     links = {str(r["rank"]): Link("sequences", {"sequence": str(r["rank"])}, "its kernels") for r in rows}
     return make_table(
         "sequences", "Sequences", frame, SEQUENCES, key="rank", subtitle=where.label, sort=Sort("total_ns"), filters=["sequence"],
@@ -184,24 +213,20 @@ def _table(rows: list[dict[str, object]], where: Scope) -> TableSection:
 
 
 def _kernels(capture: Capture, kernels: Q.Kernels, run: Q.RepeatedRun, rank: int, names: dict[str, str]) -> TableSection:
-    rows = []
-    for k in range(run.length):
-        at = run.at + k
-        device = kernels.rows[at]
-        gap = None if k == 0 else float(np.maximum(kernels.start[at] - kernels.start[at - 1] - kernels.duration[at - 1], 0).mean())
-        rows.append(
-            {
-                "position": str(k + 1),
-                "kernel": _short(capture, int(device[0]), names),
-                "operator": _owner(capture, "operator", device),
-                "module": _owner(capture, "module", device),
-                "mean_ns": round(float(kernels.duration[at].mean())),
-                "gap_ns": None if gap is None else round(gap),
-                "name": str(capture.device["name"].iloc[int(device[0])]),
-            }
-        )
+    places = [run.at + k for k in range(run.length)]
+    rows = kernels.rows[places[0][0] + np.arange(run.length)]
+    gaps = [float(np.maximum(kernels.start[at] - kernels.start[at - 1] - kernels.duration[at - 1], 0).mean()) for at in places[1:]]
+    frame: dict[str, list[object]] = {
+        "position": [str(k + 1) for k in range(run.length)],
+        "kernel": [*_short(capture, names, rows)],
+        "operator": [*_Owners(capture, kernels, "operator").most(places)],
+        "module": [*_Owners(capture, kernels, "module").most(places)],
+        "mean_ns": [round(float(kernels.duration[at].mean())) for at in places],
+        "gap_ns": [None, *(float(round(gap)) for gap in gaps)],
+        "name": [*arrays.pick(capture.device["name"], rows).tolist()],
+    }
     return make_table(
-        "kernels", f"Kernels of sequence {rank}", pd.DataFrame(rows, columns=[c.name for c in KERNELS]), KERNELS, key="position",
+        "kernels", f"Kernels of sequence {rank}", frame, KERNELS, key="position",
         subtitle=f"means of {human(len(run.at), 'count')} occurrences",
     )  # fmt: skip
 

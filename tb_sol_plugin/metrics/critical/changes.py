@@ -17,7 +17,7 @@ from tb_sol_plugin.metrics.critical.edges import EVENT, SYNC
 from tb_sol_plugin.metrics.critical.graph import Graph, graph_of
 from tb_sol_plugin.metrics.critical.items import By, edge_items, keys_of
 from tb_sol_plugin.metrics.critical.parts import PARTS, class_sums, mean_of
-from tb_sol_plugin.metrics.critical.path import OF_HOST, PLACE, Path, path_of, walked
+from tb_sol_plugin.metrics.critical.path import OF_HOST, PLACE, Path, path_of, sums_along
 from tb_sol_plugin.metrics.critical.replay import trust_of, window_of_steps
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model.capture import Capture
@@ -94,10 +94,10 @@ def outcome(capture: Capture, where: Scope, chosen: Mask, change: Change, scale:
     time = window.times(lag)
     saved, most = window.earlier_ns(time), window.moved_ns(lags(graph, chosen, change, 0.0))
     part = 1.0 if change in DROPS or change == "cuda_graph" else 1.0 - scale
-    naive, first, before = _before(capture, graph, chosen, window.last(graph.time), begin, end)
-    binding = passes.held_by(window.nodes, graph.first, graph.edges.source, lag, time, graph.binding)
+    naive, first, before = _before(capture, graph, chosen, path, window.last(graph.time), begin, end)
+    binding = passes.held_by(window.part.node[window.nodes], graph.first, graph.edges.source, lag, time, graph.binding)
     moved = replace(graph, nodes=replace(graph.nodes, time=time), lag=lag, binding=binding)
-    after = class_sums(_whole_path(capture, moved, window.last(time), begin, end - saved))
+    after, _ = sums_along(capture, moved, window.last(time), begin, end - saved)
     return Outcome(
         round(whole / steps), round(saved / steps), round(most / steps), round(first * part / steps), round(naive * part / steps),
         round(trust_of(capture, where).error * whole / steps), int(_inside(graph, chosen, begin, end).sum()),
@@ -111,15 +111,13 @@ def _inside(graph: Graph, chosen: Mask, begin: int, end: int) -> Mask:
     return np.asarray(chosen & (moment > begin) & (moment <= end), np.bool_)
 
 
-def _before(capture: Capture, graph: Graph, chosen: Mask, last: int, begin: int, end: int) -> tuple[int, int, Ints]:
+def _before(capture: Capture, graph: Graph, chosen: Mask, path: Path, last: int, begin: int, end: int) -> tuple[int, int, Ints]:
     """Returns the time of the chosen dependencies, that of those on the path, and the sums of the path by class: all without the change."""
     inside = _inside(graph, chosen, begin, end)
-    on_path = _whole_path(capture, graph, last, begin, end)
+    if len(path.rows) == 1 and path.ends[0] == last:
+        sums, on_path = class_sums(path), path.edge
+    else:
+        sums, on_path = sums_along(capture, graph, last, begin, end)
     held = np.zeros(len(chosen) + 1, np.bool_)
-    held[on_path.edge] = True
-    return int(graph.lag[inside].sum()), int(graph.lag[inside & held[:-1]].sum()), class_sums(on_path)
-
-
-def _whole_path(capture: Capture, graph: Graph, last: int, begin: int, end: int) -> Path:
-    one = np.zeros(1, np.int64)
-    return walked(capture, graph, one, one + last, one + begin, one + end)
+    held[on_path] = True
+    return int(graph.lag[inside].sum()), int(graph.lag[inside & held[:-1]].sum()), sums

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical.edges import HANDOFF, HOST, INFERRED, RECORDED, Edges, edges
 from tb_sol_plugin.metrics.critical.nodes import Nodes
 from tb_sol_plugin.metrics.time import attribution as at
@@ -74,7 +75,7 @@ def _wakes(capture: Capture, nodes: Nodes, waker: tuple[int, int], sleeper: tupl
     good = there & (time[safe] > since) & rests & ((safe == waker[1] - 1) | _may_wait(capture, nodes, safe))
     source, target = safe[good], wake[good]
     recorded = np.zeros(len(source), np.bool_)
-    frames = at.mask_of(capture, at.named(capture, S.FRAME, lambda n: BACKWARD_FRAME.search(n) is not None))
+    frames = _frames(capture, BACKWARD_FRAME)
     for node in (source, target - 1):
         row = nodes.inside[np.maximum(node, 0)]
         recorded |= (row >= 0) & frames[np.maximum(row, 0)]
@@ -85,8 +86,17 @@ def _may_wait(capture: Capture, nodes: Nodes, node: npt.NDArray[np.integer]) -> 
     """Returns whether what is innermost after each node may be a wait: nothing, an annotation, or a frame known to wait."""
     row = nodes.inside[node]
     kind = at.host(capture).kind[np.maximum(row, 0)]
-    frames = at.mask_of(capture, at.named(capture, S.FRAME, lambda n: WAITING_FRAME.search(n) is not None))
+    frames = _frames(capture, WAITING_FRAME)
     return np.asarray((row < 0) | (kind == S.ANNOTATION) | frames[np.maximum(row, 0)], np.bool_)
+
+
+def _frames(capture: Capture, pattern: re.Pattern[str]) -> Mask:
+    """Returns per host row whether it is a Python frame whose name has a pattern."""
+
+    def make() -> Mask:
+        return at.mask_of(capture, at.named(capture, S.FRAME, lambda n: pattern.search(n) is not None))
+
+    return memo(capture, ("critical.frames", pattern.pattern), make)
 
 
 def threads_of(capture: Capture, nodes: Nodes) -> list[tuple[tuple[int, int], list[tuple[int, int]]]]:

@@ -29,7 +29,7 @@ from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.tables.arrays import Ints, Rows
 
 By: TypeAlias = Literal["kernel", "operator", "module", "phase", "thread", "class"]
 MOST_REPLAYED: Final = 50
@@ -141,7 +141,7 @@ def _items(capture: Capture, where: Scope, by: By, phase: str) -> pd.DataFrame:
     time = arrays.exact_sums(code, path.duration, size)
     rows = np.flatnonzero(time > 0)
     rows = rows[np.argsort(-time[rows], kind="stable")]
-    pair, of_pair = np.unique(code * len(CLASSES) + path.kind, return_inverse=True)
+    pair, of_pair = arrays.in_order(code * len(CLASSES) + path.kind)
     sums = arrays.exact_sums(of_pair, path.duration, len(pair))
     kind = np.zeros(size, np.int64)
     ascending = np.argsort(sums, kind="stable")
@@ -157,26 +157,25 @@ def _items(capture: Capture, where: Scope, by: By, phase: str) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def edge_items(capture: Capture, graph: Graph, keys: Keys, by: By) -> Ints:
+def edge_items(capture: Capture, graph: Graph, keys: Keys, by: By) -> Rows:
     """Returns the item that the time of each edge counts for; -1 of waits of threads, and of time in which nothing was recorded."""
+    return memo(capture, ("critical.edge_items", by), lambda: _edge_items(graph, keys))
+
+
+def _edge_items(graph: Graph, keys: Keys) -> Rows:
     edges, nodes = graph.edges, graph.nodes
-    out = np.full(len(edges), -1, np.int64)
+    out = np.full(len(edges), -1, np.int32)
     for kind, name in OF_KIND.items():
         out[edges.kind == kind] = keys.latency[PLACE[name]]
     runs = edges.kind == DEVICE
     out[runs] = keys.device[nodes.device_rows(edges.target[runs])]
-    works = np.flatnonzero((edges.kind == HOST) & works_on_host(graph))
+    works = np.flatnonzero((edges.kind == HOST) & graph.works)
     row = nodes.inside[edges.target[works] - 1]
     out[works] = np.where(row >= 0, keys.host[row], -1)  # time in which nothing was recorded is nobody's
     return out
 
 
-def works_on_host(graph: Graph) -> Mask:
-    """Returns the edges that are not waits of a thread: their lag is what was measured."""
-    return np.asarray(graph.lag == graph.time[graph.edges.target] - graph.time[graph.edges.source], np.bool_)
-
-
-def _totals(capture: Capture, where: Scope, graph: Graph, of_edge: Ints, size: int) -> tuple[Ints, Ints]:
+def _totals(capture: Capture, where: Scope, graph: Graph, of_edge: Rows, size: int) -> tuple[Ints, Ints]:
     """Returns per item (time of its work in the steps, -1 of what is no work; median slack of what is not on the path, -1 none)."""
     path = path_of(capture, where)
     edges = graph.edges
@@ -203,11 +202,11 @@ def slack_of(capture: Capture, where: Scope) -> Ints:
     return memo(capture, ("critical.slack", where.rows), make)
 
 
-def _saved(capture: Capture, where: Scope, graph: Graph, of_edge: Ints, rows: Ints) -> tuple[Ints, Ints]:
+def _saved(capture: Capture, where: Scope, graph: Graph, of_edge: Rows, rows: Ints) -> tuple[Ints, Ints]:
     """Returns what the steps take less where each item takes half of its time, and none; -1 for items that are not replayed."""
     half, zero = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
     window = window_of_steps(capture, where)
-    count = max(min(MOST_REPLAYED, EDGES_REPLAYED // max(len(window.nodes), 1)), LEAST_REPLAYED)
+    count = max(min(MOST_REPLAYED, EDGES_REPLAYED // max(window.size, 1)), LEAST_REPLAYED)
     place = np.full(max(int(of_edge.max(initial=-1)), int(rows.max(initial=-1))) + 2, -1, np.int64)  # the last for none
     place[rows[:count]] = np.arange(min(count, len(rows)))
     item = place[of_edge]

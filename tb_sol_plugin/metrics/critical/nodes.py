@@ -99,10 +99,11 @@ def _of_threads(capture: Capture) -> tuple[Rows, Mask, Ints, int]:
     place = np.empty((2, count), np.int64)
     place[0] = 2 * np.arange(count) - depth
     place[1] = 2 * before[h.end[rows]] - 1 - depth
-    row, opens = np.empty(2 * count, np.int32), np.zeros(2 * count, np.bool_)
+    row, opens, time = np.empty(2 * count, np.int32), np.zeros(2 * count, np.bool_), np.empty(2 * count, np.int64)
     row[place[0]] = row[place[1]] = rows
     opens[place[0]] = True
-    time = np.where(opens, h.start[row], h.start[row] + h.duration[row])
+    start = h.start[rows]
+    time[place[0]], time[place[1]] = start, start + h.duration[rows]
     thread = h.thread[row]
     wrong = (time[1:] < time[:-1]) & (thread[1:] == thread[:-1])
     if wrong.any():  # ends of events that do not nest: in order of time, equal ones as they nest

@@ -53,6 +53,12 @@ def steps_frame(path: Path) -> pd.DataFrame:
     return pd.DataFrame(out)
 
 
+def _longest(path: Path, kind: int) -> int:
+    """Returns the longest segment of a class that is there, of equal ones the last."""
+    mine = np.flatnonzero(path.kind == kind)
+    return int(mine[len(mine) - 1 - int(path.duration[mine][::-1].argmax())])
+
+
 def classes_frame(path: Path) -> pd.DataFrame:
     """Returns one row per class on the path, in order of CLASSES: class, time_ns (mean per step), segments, share, inferred_ns, longest_ns,
     longest_start_ns."""
@@ -60,8 +66,7 @@ def classes_frame(path: Path) -> pd.DataFrame:
     total = class_sums(path)
     rows = np.flatnonzero(total)
     time = mean_of(total, steps)
-    order = np.lexsort((path.duration, path.kind))
-    last = order[np.searchsorted(path.kind[order], rows, side="right") - 1]
+    last = np.array([_longest(path, k) for k in rows.tolist()], np.int64)
     whole = max(int(total.sum()), 1)
     return pd.DataFrame({
         "class": [LABELS[CLASSES[k]] for k in rows.tolist()], "time_ns": time[rows], "share": total[rows] / whole,

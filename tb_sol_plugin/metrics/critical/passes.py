@@ -5,9 +5,10 @@ Edges are columns sorted by their target; `first[v]:first[v + 1]` are those into
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
 from tb_sol_plugin.tables.compiled import compiled, fixed
@@ -38,24 +39,59 @@ def replay_into(nodes: Rows, first: Ints, source: Rows, lag: Ints, out: Ints) ->
     replay_kernel.of(len(nodes), LOADING_PAYS)(*read, out)
 
 
-def replay_each(nodes: Rows, first: Ints, source: Rows, lag: Ints, released: Ints, item: Ints, items: int, ends: Rows) -> tuple[Ints, Ints]:
-    """Returns when the last of `ends` happens where the edges of one item take half of their lag, and where they take none; per item.
+def replay_each(
+    nodes: Rows, first: Ints, source: Rows, lag: Ints, released: Ints, pieces: Pieces, items: int, ends: npt.NDArray[np.integer]
+) -> tuple[Ints, Ints]:  # fmt: skip
+    """Returns when the last of `ends` happens where one item takes half of its time, and where it takes none; per item.
 
-    item: of each edge, below `items`, -1 of none. Several are replayed at once, each in two lanes of its own: the graph is read for all.
+    pieces: what of the lag of each edge is of an item. Several are replayed at once, in two lanes each: the graph is read for all.
     """
     half, none = np.zeros(items, np.int64), np.zeros(items, np.int64)
     at_once = max(1, min(AT_ONCE, LANE_BYTES // (16 * max(len(released), 1)), items))
     time = np.repeat(released.astype(np.int64)[:, None], 2 * at_once, axis=1)
-    read = (fixed(nodes, np.int32), fixed(first, np.int64), fixed(source, np.int32), fixed(lag, np.int64), fixed(item, np.int32))
+    read = (fixed(nodes, np.int32), fixed(first, np.int64), fixed(source, np.int32), fixed(lag, np.int64))
+    own = np.zeros(len(lag) + 1, np.int64)
+    np.cumsum(np.bincount(pieces.edge, minlength=len(lag)), out=own[1:])
+    of = [fixed(column, np.int64) for column in (own, *pieces[1:])]
     for begin in range(0, items, at_once):
-        each_kernel.of(len(nodes) * items, LOADING_PAYS)(*read, begin, time)
+        each_kernel.of(len(nodes) * items, LOADING_PAYS)(*read, *of, begin, time)
         count = min(at_once, items - begin)
         end = time[ends].max(axis=0)
         half[begin : begin + count], none[begin : begin + count] = end[: 2 * count : 2], end[1 : 2 * count : 2]
     return half, none
 
 
-def latest(nodes: Rows, first: Ints, source: Rows, lag: Ints, ends: Rows, at: Ints) -> Ints:
+class Pieces(NamedTuple):
+    """What of the lags of edges is of an item. edge: ascending, each pair with an item once. half, whole: ns, half of a lag rounded up."""
+
+    edge: Ints
+    item: Ints
+    half: Ints
+    whole: Ints
+
+
+def spread(node: Rows, at: Ints, chain: Mask, first: Ints, lag: Ints, time: Ints, begin: int | None = None, end: int = NEVER) -> Ints:
+    """Returns when each node of a whole graph happens, from those of the condensed one; what was not measured in a stretch stays.
+
+    node: of the whole graph for each of the condensed one, which happens `at`. chain: nodes that wait for the one before them alone.
+    begin, end: the stretch, its begin excluded; None from the first on.
+    """
+    out = time.astype(np.int64)  # a copy
+    out[node] = at
+    read = (fixed(chain, np.bool_), fixed(first, np.int64), fixed(lag, np.int64), fixed(time, np.int64))
+    spread_kernel.of(len(time), LOADING_PAYS)(*read, -NEVER if begin is None else begin, end, out)
+    return out
+
+
+def spread_back(node: Rows, late: Ints, chain: Mask, first: Ints, lag: Ints) -> Ints:
+    """Returns until when each node of a whole graph may happen, from those of the condensed one; NEVER where nothing waits for it."""
+    out = np.full(len(chain), NEVER, np.int64)
+    out[node] = late
+    back_kernel.of(len(chain), LOADING_PAYS)(fixed(chain, np.bool_), fixed(first, np.int64), fixed(lag, np.int64), out)
+    return out
+
+
+def latest(nodes: Rows, first: Ints, source: Rows, lag: Ints, ends: npt.NDArray[np.integer], at: Ints) -> Ints:
     """Returns until when each node may happen without a delay of the nodes `ends`, which happen at `at`; NEVER where they do not wait."""
     out = np.full(len(first) - 1, NEVER, np.int64)
     np.minimum.at(out, ends, at)
@@ -101,7 +137,9 @@ def load() -> None:
     first = np.zeros(1, np.int64)
     of = (fixed(rows, np.int32), fixed(first, np.int64), fixed(rows, np.int32), fixed(none, np.int64))
     replay_kernel(*of, none.copy())
-    each_kernel(*of, fixed(rows, np.int32), 0, np.zeros((0, 2), np.int64))
+    each_kernel(*of, fixed(first, np.int64), *(fixed(none, np.int64) for _ in range(3)), 0, np.zeros((0, 2), np.int64))
+    spread_kernel(fixed(mask, np.bool_), fixed(first, np.int64), fixed(none, np.int64), fixed(none, np.int64), 0, 0, none.copy())
+    back_kernel(fixed(mask, np.bool_), fixed(first, np.int64), fixed(none, np.int64), none.copy())
     latest_kernel(*of, none.copy())
     held_kernel(*of, fixed(none, np.int64), rows.copy())
     innermost_kernel(fixed(rows, np.int32), fixed(mask, np.bool_), fixed(mask, np.bool_), mask.copy(), rows.copy(), rows.copy())
@@ -126,28 +164,45 @@ def replay_kernel(nodes, first, source, lag, out):  # type: ignore[no-untyped-de
 
 
 @compiled()
-def each_kernel(nodes, first, source, lag, item, begin, time):  # type: ignore[no-untyped-def]
-    """Does the same in each lane of `time`; item `begin + k` takes half of its lag in lane 2 k, and nothing in the next."""
+def each_kernel(nodes, first, source, lag, own, item, half, whole, begin, time):  # type: ignore[no-untyped-def]
+    """Does the same in each lane of `time`: item `begin + k` takes `half` less in lane 2 k, and `whole` less in the next."""
     lanes = time.shape[1]
+    found = np.empty(lanes, np.int64)
     for i in range(len(nodes)):
         v = nodes[i]
         low, high = first[v], first[v + 1]
         for e in range(low, high):
             u = source[e]
-            own = 2 * (item[e] - begin)
-            if own < 0 or own >= lanes:
-                own = -1
-            half, none = time[v, own], time[v, own + 1]
+            for k in range(lanes):
+                found[k] = time[u, k] + lag[e]
+            for p in range(own[e], own[e + 1]):
+                k = 2 * (item[p] - begin)
+                if k >= 0 and k < lanes:
+                    found[k] -= half[p]
+                    found[k + 1] -= whole[p]
             if e == low:
                 for k in range(lanes):
-                    time[v, k] = time[u, k] + lag[e]
+                    time[v, k] = found[k]
             else:
                 for k in range(lanes):
-                    time[v, k] = max(time[v, k], time[u, k] + lag[e])
-            if own >= 0:
-                less, nothing = time[u, own] + lag[e] // 2, time[u, own + 1]
-                time[v, own] = less if e == low else max(half, less)
-                time[v, own + 1] = nothing if e == low else max(none, nothing)
+                    time[v, k] = max(time[v, k], found[k])
+
+
+@compiled()
+def spread_kernel(chain, first, lag, time, begin, end, out):  # type: ignore[no-untyped-def]
+    """Sets each node of a chain that was measured in a stretch to the time of the one before it and its lag."""
+    for v in range(len(chain)):
+        if chain[v] and time[v] > begin and time[v] <= end:
+            out[v] = out[v - 1] + lag[first[v]]
+
+
+@compiled()
+def back_kernel(chain, first, lag, out):  # type: ignore[no-untyped-def]
+    """Lowers the latest time of each node before one of a chain to that of the latter less the lag, last nodes first."""
+    never = 2**62
+    for v in range(len(chain) - 1, 0, -1):
+        if chain[v] and out[v] < never:
+            out[v - 1] = min(out[v - 1], out[v] - lag[first[v]])
 
 
 @compiled()

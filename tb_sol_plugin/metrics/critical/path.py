@@ -17,14 +17,15 @@ A segment is the time between two moments of which one holds the other. Its clas
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical import passes
-from tb_sol_plugin.metrics.critical.edges import DEVICE, EVENT, HANDOFF, HOST, INFERRED, LAUNCH, QUEUE_FULL, STREAM, SYNC
+from tb_sol_plugin.metrics.critical.edges import DEVICE, EVENT, HANDOFF, HOST, INFERRED, KINDS, LAUNCH, QUEUE_FULL, STREAM, SYNC
 from tb_sol_plugin.metrics.critical.graph import Graph, graph_of
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import breakdown as B
@@ -154,6 +155,10 @@ class Finals:
 
 def finals_of(capture: Capture, path: Path) -> Finals:
     """Returns the nodes that the steps of a path end with; of a recording without steps the last of each thread and stream."""
+    return memo(capture, ("critical.finals", tuple(path.rows.tolist())), lambda: _finals(capture, path))
+
+
+def _finals(capture: Capture, path: Path) -> Finals:
     graph = graph_of(capture)
     nodes, rows = graph.nodes, path.rows
     host = capture.steps["host"].to_numpy()[rows]
@@ -175,15 +180,32 @@ def finals_of(capture: Capture, path: Path) -> Finals:
     return Finals(node[kept].astype(np.int32), of[kept], at_end[kept])
 
 
-def walked(capture: Capture, graph: Graph, rows: Ints, ends: Ints, begin: Ints, end: Ints) -> Path:
-    """Returns the paths from some nodes back to a time each. rows: what each is called. end: when each ends, no earlier than its node."""
+class _Segments(NamedTuple):
+    """Segments of some walks, one per node of each, before what is not explained of one and the rest of its step are segments of their own.
+
+    explained, excess: what of each is, and is not; one of neither is none. late: from the last node of each walk to the end of its step.
+    """
+
+    step: Ints
+    since: Ints
+    explained: Ints
+    excess: Ints
+    kind: Ints
+    edge: Ints
+    host: Ints
+    device: Ints
+    held: _Held
+    late: Ints
+
+
+def _segments(capture: Capture, graph: Graph, ends: Ints, begin: Ints, end: Ints) -> _Segments:
     walks = [
         passes.walk(graph.time, graph.edges.source, graph.binding, last, low)[::-1]
         for last, low in zip(ends.tolist(), begin.tolist(), strict=True)
     ]
     size = np.array([len(w) for w in walks], np.int64)
     node = np.concatenate([np.zeros(0, np.int32), *walks]).astype(np.int64)
-    step = np.repeat(np.arange(len(rows)), size)
+    step = np.repeat(np.arange(len(ends)), size)
     time = graph.time[node]
     first = np.concatenate(([0], np.cumsum(size)[:-1])) if len(size) else np.zeros(0, np.int64)
     since = np.concatenate(([0], time[:-1]))[: len(time)]
@@ -192,35 +214,75 @@ def walked(capture: Capture, graph: Graph, rows: Ints, ends: Ints, begin: Ints, 
     edge = graph.binding[node].astype(np.int64)
     edge[first] = -1  # what holds the first moment is of the time before the step
     duration = np.minimum(time, end[step]) - since
-    kind, host, device = _described(capture, graph, node, edge)
-    held = edge >= 0
-    residual = np.where(held, (graph.lag - graph.edges.least)[np.maximum(edge, 0)], 0)
-    inferred = graph.edges.evidences(edge) == INFERRED
-    # the part of a step after its last moment, and what is not explained of a segment, are segments of their own
-    late = end - np.minimum(graph.time[ends], end)
-    excess = np.minimum(_excess(graph, edge), np.maximum(duration, 0))
-    more, tail = np.flatnonzero(excess > 0), np.flatnonzero(late > 0)
-    parts = (
-        (step, since, duration - excess, kind, edge, host, device, inferred, np.where(excess > 0, 0, residual)),
-        (step[more], (since + duration - excess)[more], excess[more], np.full(len(more), PLACE["unexplained"]), edge[more], host[more],
-         device[more], inferred[more], residual[more]),
-        (tail, (end - late)[tail], late[tail], *(np.full(len(tail), v) for v in (PLACE["window"], -1, -1, -1, False, 0))),
-    )  # fmt: skip
-    whose, start, length, *rest = (np.concatenate(column) for column in zip(*parts, strict=True))
-    some = np.flatnonzero(length > 0)
-    order = some[np.lexsort((start[some], whose[some]))]
-    kind, edge, host, device, inferred, residual = (column[order] for column in rest)
-    return Path(
-        rows[whose[order]], start[order], length[order], kind, edge, host, device, inferred.astype(np.bool_), residual,
-        ends.astype(np.int32), begin, end, rows,
+    held = _held(graph, edge)
+    excess = np.minimum(_excess(held), np.maximum(duration, 0))
+    kind, host, device = _described(capture, graph, node, edge, held)
+    late = np.maximum(end - graph.time[ends], 0)
+    return _Segments(step, since, duration - excess, excess, kind, edge, host, device, held, late)
+
+
+def sums_along(capture: Capture, graph: Graph, last: int, begin: int, end: int) -> tuple[Ints, Ints]:
+    """Returns (ns of each class on the path from a node back to a time, the edges on it, -1 for none), as `walked` does."""
+    own = _segments(capture, graph, *(np.array([value], np.int64) for value in (last, begin, end)))
+    out = arrays.exact_sums(own.kind, np.maximum(own.explained, 0), len(CLASSES))
+    out[PLACE["unexplained"]] += own.excess.sum()
+    out[PLACE["window"]] += own.late.sum()
+    return out, own.edge[(own.explained > 0) | (own.excess > 0)]
+
+
+def walked(capture: Capture, graph: Graph, rows: Ints, ends: Ints, begin: Ints, end: Ints) -> Path:
+    """Returns the paths from some nodes back to a time each. rows: what each is called. end: when each ends, no earlier than its node."""
+    own = _segments(capture, graph, ends, begin, end)
+    # what is not explained of a segment, and the part of a step after its last moment, are segments of their own
+    held, more = own.held, own.excess > 0
+    pieces = (own.explained > 0) + more.astype(np.int64)
+    of = np.repeat(np.arange(len(pieces)), pieces)
+    rest = (np.cumsum(pieces) - 1)[more]
+    start, length, kind = own.since[of], own.explained[of], own.kind[of]
+    start[rest] += own.explained[more]
+    length[rest] = own.excess[more]
+    residual = np.where(more, 0, held.lag - held.least)[of]
+    kind[rest], residual[rest] = PLACE["unexplained"], (held.lag - held.least)[more]
+    columns: list[npt.NDArray[Any]] = [
+        own.step[of], start, length, kind, own.edge[of], own.host[of], own.device[of], (held.evidence == INFERRED)[of], residual
+    ]  # fmt: skip
+    tail = np.flatnonzero(own.late)
+    if len(tail):
+        at, late = np.searchsorted(columns[0], tail, side="right"), own.late[tail]
+        more_of: tuple[npt.ArrayLike, ...] = (tail, end[tail] - late, late, PLACE["window"], -1, -1, -1, False, 0)
+        columns = [np.insert(column, at, values) for column, values in zip(columns, more_of, strict=True)]
+    whose, start = columns[:2]
+    if ((whose[1:] == whose[:-1]) & (start[1:] < start[:-1])).any():  # of a change that takes away all that a moment waits for
+        order = np.lexsort((start, whose))
+        columns = [column[order] for column in columns]
+    whose, start, length, kind, edge, host, device, inferred, residual = columns
+    return Path(rows[whose], start, length, kind, edge, host, device, inferred, residual, ends.astype(np.int32), begin, end, rows)
+
+
+class _Held(NamedTuple):
+    """What is known of the edge of each segment: kind and evidence -1, lag and least 0 where there is none."""
+
+    kind: Ints
+    evidence: npt.NDArray[np.int8]
+    lag: Ints
+    least: Ints
+
+
+def _held(graph: Graph, edge: Ints) -> _Held:
+    some = edge >= 0
+    if not some.any():
+        return _Held(np.full(len(edge), -1, np.int64), np.full(len(edge), -1, np.int8), *(np.zeros(len(edge), np.int64) for _ in range(2)))
+    edges, safe = graph.edges, np.maximum(edge, 0)
+    return _Held(
+        np.where(some, edges.kind[safe], -1).astype(np.int64), np.where(some, edges.evidence[safe], -1), np.where(some, graph.lag[safe], 0),
+        np.where(some, edges.least[safe], 0),
     )  # fmt: skip
 
 
 def _last_nodes(capture: Capture, graph: Graph, rows: Ints, end: Ints) -> Ints:
     """Returns the last node of each step: of its device work, of its own range, else the last one recorded up to its end."""
     nodes, time = graph.nodes, graph.time
-    by_time = memo(capture, ("critical.by_time",), lambda: np.argsort(time, kind="stable"))
-    out = by_time[np.maximum(np.searchsorted(time[by_time], end, side="right") - 1, 0)].astype(np.int64)
+    out = np.full(len(rows), -1, np.int64)
     host = capture.steps["host"].to_numpy()[rows]
     if len(nodes.end):
         own = np.where(host >= 0, nodes.end[np.maximum(host, 0)], -1)
@@ -232,29 +294,43 @@ def _last_nodes(capture: Capture, graph: Graph, rows: Ints, end: Ints) -> Ints:
     if len(last):
         good = (place >= 0) & (step[found] == rows) & (graph.work.end[found] == end)
         out = np.where(good, nodes.hosts + 2 * found + 1, out)
+    none = np.flatnonzero(out < 0)
+    if len(none):
+        out[none] = _last_until(time, end[none])
     return np.asarray(out, np.int64)
 
 
-def _described(capture: Capture, graph: Graph, node: Ints, edge: Ints) -> tuple[Ints, Ints, Ints]:
+def _last_until(time: Ints, until: Ints) -> Ints:
+    """Returns the last node up to each of some times, of equal ones that which stands last; the first of all where there is none."""
+    bounds, place = np.unique(until, return_inverse=True)
+    of = np.searchsorted(bounds, time, side="left")
+    latest = np.full(len(bounds) + 1, np.iinfo(np.int64).min, np.int64)
+    np.maximum.at(latest, of, time)
+    node = np.full(len(latest), -1, np.int64)
+    rows = np.flatnonzero(time == latest[of])
+    node[of[rows]] = rows  # the last one is written last
+    before = np.maximum.accumulate(np.where(node >= 0, np.arange(len(node)), -1))[place]
+    return np.where(before >= 0, node[before], int(time.argmin()))
+
+
+def _described(capture: Capture, graph: Graph, node: Ints, edge: Ints, held: _Held) -> tuple[Ints, Ints, Ints]:
     """Returns (class, host row, device row) of the segments that end at nodes."""
     nodes = graph.nodes
-    kind = graph.edges.kinds(edge)
     host, device = np.full(len(node), -1, np.int64), np.full(len(node), -1, np.int64)
     on_device = node >= nodes.hosts
     device[on_device] = nodes.device_rows(node[on_device])
-    works = kind == HOST
+    works = held.kind == HOST
     host[works] = nodes.inside[node[works] - 1]
     ends = ~on_device & ~works
     host[ends] = nodes.row[node[ends]]
     out = np.full(len(node), PLACE["window"], np.int64)
     out[edge < 0] = np.where(_wakes(graph, node[edge < 0]), PLACE["unexplained"], PLACE["window"])
     out[works] = host_classes(capture)[host[works]]  # the last of the table for -1
-    waited = works & ((graph.lag > graph.edges.least)[np.maximum(edge, 0)] if len(graph.edges) else works)
-    out[waited] = PLACE["wait_overhead"]
-    runs = kind == DEVICE
+    out[works & (held.lag > held.least)] = PLACE["wait_overhead"]
+    runs = held.kind == DEVICE
     out[runs] = device_classes(capture)[device[runs]]
     for one, name in OF_KIND.items():
-        out[kind == one] = PLACE[name]
+        out[held.kind == one] = PLACE[name]
     return out, host, device
 
 
@@ -266,17 +342,12 @@ def _wakes(graph: Graph, node: Ints) -> Mask:
     return np.where(on_host, begins & (graph.time[node] > graph.time.min(initial=0)), launched)
 
 
-def _excess(graph: Graph, edge: Ints) -> Ints:
+def _excess(held: _Held) -> Ints:
     """Returns ns of each edge's lag beyond what such edges normally take."""
-    if not len(graph.edges):
-        return np.zeros(len(edge), np.int64)
-    safe = np.maximum(edge, 0)
-    kind, least, lag = graph.edges.kind[safe], graph.edges.least[safe], graph.lag[safe]
-    always = np.full(int(kind.max(initial=0)) + 1, np.iinfo(np.int64).max, np.int64)
+    always = np.full(len(KINDS) + 1, np.iinfo(np.int64).max, np.int64)  # the last for none
     for one, ns in NORMAL_NS.items():
-        if one < len(always):
-            always[one] = ns
-    return np.where(edge >= 0, np.maximum(lag - np.maximum(NORMAL * least, always[kind]), 0), 0)
+        always[one] = ns
+    return np.maximum(held.lag - np.maximum(NORMAL * held.least, always[held.kind]), 0)
 
 
 def host_classes(capture: Capture) -> Ints:

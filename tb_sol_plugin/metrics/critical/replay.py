@@ -12,6 +12,7 @@ import numpy as np
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical import passes
+from tb_sol_plugin.metrics.critical.condensed import Condensed
 from tb_sol_plugin.metrics.critical.edges import EVENT, HANDOFF, INFERRED, LAUNCH, QUEUE_FULL, STREAM, SYNC
 from tb_sol_plugin.metrics.critical.graph import Graph, graph_of
 from tb_sol_plugin.metrics.critical.path import PLACE, Path, finals_of, path_of
@@ -34,18 +35,29 @@ ERROR_INFERRED: Final = 0.03
 
 @dataclass(frozen=True)
 class Window:
-    """Part of a graph that is replayed: nodes that happen in a stretch of time, in order; all others happen as measured.
+    """Part of a graph that is replayed: nodes that happen in a stretch of time; all others happen as measured.
 
-    ends: nodes of which the latest ends the stretch.
+    begin, end: of the stretch, its begin excluded, ns. size: how many nodes happen in it. ends: nodes of which the latest ends the stretch.
+    part: the condensed graph with these among its nodes. nodes: those of it in the stretch, in order. last_nodes: places of `ends` in it.
     """
 
     graph: Graph
-    nodes: Rows
+    begin: int
+    end: int
+    size: int
     ends: Rows
+    part: Condensed
+    nodes: Rows
+    last_nodes: Ints
 
     def times(self, lag: Ints) -> Ints:
         """Returns when each node of the graph happens with other lags."""
-        return passes.replay(self.nodes, self.graph.first, self.graph.edges.source, lag, self.graph.time)
+        graph, part = self.graph, self.part
+        return passes.spread(part.node, self._replayed(lag), part.chain, graph.first, lag, graph.time, self.begin, self.end)
+
+    def _replayed(self, lag: Ints) -> Ints:
+        part = self.part
+        return passes.replay(self.nodes, part.first, part.source, part.lags(lag), self.graph.time[part.node])
 
     def last(self, time: Ints) -> int:
         """Returns the last of the nodes that the stretch ends with, by the time of each node."""
@@ -53,7 +65,7 @@ class Window:
 
     def moved_ns(self, lag: Ints) -> int:
         """Returns by how much the stretch ends earlier with other lags, ns; later: negative."""
-        return self.earlier_ns(self.times(lag))
+        return int(self.graph.time[self.ends].max() - self._replayed(lag)[self.last_nodes].max())
 
     def earlier_ns(self, time: Ints) -> int:
         """Returns the same by the time of each node."""
@@ -64,10 +76,27 @@ class Window:
 
         item: of each edge, -1 of none.
         """
-        graph = self.graph
-        half, none = passes.replay_each(self.nodes, graph.first, graph.edges.source, graph.lag, graph.time, item, items, self.ends)
+        graph, part = self.graph, self.part
+        pieces = pieces_of(part, graph.lag, item, items)
+        released, lag = graph.time[part.node], part.lags(graph.lag)
+        half, none = passes.replay_each(self.nodes, part.first, part.source, lag, released, pieces, items, self.last_nodes)
         before = int(graph.time[self.ends].max())
         return before - half, before - none
+
+
+def pieces_of(part: Condensed, lag: Ints, item: Ints, items: int) -> passes.Pieces:
+    """Returns what of the lags of a condensed graph is of an item. lag, item: of the edges of the whole graph."""
+    edge = np.flatnonzero(item >= 0)
+    of = part.of_edge[edge]
+    edge, of = edge[of >= 0], of[of >= 0].astype(np.int64)
+    key = of * items + item[edge]
+    order = np.argsort(key, kind="stable")
+    key, whole = key[order], lag[edge][order]
+    begin = np.flatnonzero(np.diff(key, prepend=-1))
+    half = whole - whole // 2
+    if len(begin):
+        half, whole = np.add.reduceat(half, begin), np.add.reduceat(whole, begin)
+    return passes.Pieces(key[begin] // items, key[begin] % items, half, whole)
 
 
 def window_of_steps(capture: Capture, where: Scope) -> Window:
@@ -76,9 +105,13 @@ def window_of_steps(capture: Capture, where: Scope) -> Window:
     def make() -> Window:
         path, graph = path_of(capture, where), graph_of(capture)
         finals = finals_of(capture, path)
-        time = graph.time[graph.order]
-        inside = (time > int(path.begin.min())) & (time <= int(path.end.max()))
-        return Window(graph, graph.order[inside], finals.node[finals.step == path.rows[int(path.end.argmax())]])
+        begin, end = int(path.begin.min()), int(path.end.max())
+        ends = finals.node[finals.step == path.rows[int(path.end.argmax())]]
+        part, places = graph.condensed.with_nodes(ends)
+        time = graph.time[part.node[part.order]]
+        inside = part.order[(time > begin) & (time <= end)]
+        size = int(((graph.time > begin) & (graph.time <= end)).sum())
+        return Window(graph, begin, end, size, ends, part, inside, places)
 
     return memo(capture, ("critical.window", where.rows), make)
 
@@ -144,25 +177,29 @@ def blind_error(capture: Capture, where: Scope) -> float:
     Each is the median of its kind: over the other steps; over all of them where there is one, or more than FEW_STEPS.
     """
     graph, path = graph_of(capture), path_of(capture, where)
-    edges, order = graph.edges, graph.order
+    edges = graph.edges
+    part, ends = graph.condensed.with_nodes(path.ends)
+    measured = graph.time[part.node]
     held = graph.binding[graph.binding >= 0]
     of_kind = {kind: held[edges.kind[held] == kind] for kind in LATENCIES}
     step_of = {kind: _step_of(graph.time[edges.target[rows]], path) for kind, rows in of_kind.items()}
-    step = _step_of(graph.time[order], path)
+    step = _step_of(measured[part.order], path)
     by_step = np.argsort(step, kind="stable")
     bounds = np.searchsorted(step[by_step], np.arange(len(path.rows) + 1))
     apart = 1 < len(path.rows) <= FEW_STEPS
-    lag, time, off = graph.lag.copy(), graph.time.copy(), 0
+    lag, time, off = part.lags(graph.lag), measured.copy(), 0
     for i in range(len(path.rows)):
         for kind, rows in of_kind.items() if apart or not i else ():
             inside = step_of[kind] == i if apart else step_of[kind] >= 0
             others = ~inside & (step_of[kind] >= 0) if apart else inside
             if inside.any() and others.any():
-                lag[rows[inside]] = int(np.median(graph.lag[rows[others]]))
-        nodes = order[by_step[bounds[i] : bounds[i + 1]]]
-        passes.replay_into(nodes, graph.first, edges.source, lag, time)
-        off += int(time[path.ends[i]] - graph.time[path.ends[i]])
-        time[nodes] = graph.time[nodes]  # the next step begins as measured
+                own = rows[inside]
+                there = part.of_edge[own]  # an edge after which nothing is waited for moves nothing
+                np.add.at(lag, there[there >= 0], int(np.median(graph.lag[rows[others]])) - graph.lag[own[there >= 0]])
+        nodes = part.order[by_step[bounds[i] : bounds[i + 1]]]
+        passes.replay_into(nodes, part.first, part.source, lag, time)
+        off += int(time[ends[i]] - measured[ends[i]])
+        time[nodes] = measured[nodes]  # the next step begins as measured
     return off / int((path.end - path.begin).sum())
 
 

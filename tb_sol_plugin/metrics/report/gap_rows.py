@@ -172,4 +172,4 @@ def _outermost(capture: Capture, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.
     """Returns the outermost operator around each host row, -1 without one."""
     if not len(capture.host):
         return np.full(len(rows), -1, np.int64)
-    return outermost_operator(capture, pd.DataFrame({"operator": at.nearest(capture, S.OPERATOR, rows)}))
+    return outermost_operator(capture, at.nearest(capture, S.OPERATOR, rows))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+import pandas as pd
 
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints
@@ -65,7 +65,7 @@ def repeated_runs(kernels: Kernels) -> list[RepeatedRun]:
     count = len(kernels.rows)
     if count < 2 * SHORTEST:
         return []
-    time = np.concatenate((np.zeros(1, np.int64), np.cumsum(kernels.duration)))
+    times = _Times.of(kernels)
     last = np.searchsorted(kernels.stream, kernels.stream, side="right") - np.arange(count)  # kernels of the stream from each on
     found: list[RepeatedRun] = []
     _, code = arrays.in_order(kernels.name)
@@ -73,9 +73,9 @@ def repeated_runs(kernels: Kernels) -> list[RepeatedRun]:
     often = np.bincount(code)
     for length in range(SHORTEST - 1, LONGEST + 1):
         longer = _longer(code, often, kernels.name, last, length)
-        more = np.bincount(longer[longer >= 0], minlength=1)
+        more = np.bincount(longer + 1, minlength=2)[1:]
         if length >= SHORTEST:
-            found += _of_length(kernels, time, code, often, longer, more, length)
+            found += _of_length(kernels, times, code, often, longer, more, length)
         code, often = longer, more
         if not (often > 1).any():
             break
@@ -83,48 +83,72 @@ def repeated_runs(kernels: Kernels) -> list[RepeatedRun]:
     return found[:MOST_RUNS]
 
 
+class _Times(NamedTuple):
+    """Sums of the durations of the kernels before each, when each ends, and whether none ends before an earlier one of its stream."""
+
+    before: Ints
+    stop: Ints
+    ascending: bool
+
+    @classmethod
+    def of(cls, kernels: Kernels) -> _Times:
+        stop = kernels.start + kernels.duration
+        falls = (stop[1:] < stop[:-1]) & (kernels.stream[1:] == kernels.stream[:-1])
+        return cls(np.concatenate((np.zeros(1, np.int64), np.cumsum(kernels.duration))), stop, not falls.any())
+
+    def end(self, at: Ints, length: int) -> Ints:
+        """Returns when the last of so many kernels from each place on ends."""
+        found: Ints = self.stop[at + length - 1] if self.ascending else self.stop[at[:, None] + np.arange(length)].max(axis=1)
+        return found
+
+
 def _longer(code: Ints, often: Ints, name: Ints, last: Ints, length: int) -> Ints:
     """Returns numbers of windows one kernel longer than `length`; -1 where the stream ends before or its two halves occur once."""
     out = np.full(len(code), -1, np.int64)
-    again = np.append(often, 0)[code] > 1  # -1 takes the last
+    again = np.append(often > 1, False)[code]  # -1 takes the last
     can = np.flatnonzero(again[:-1] & again[1:] & (last[:-1] > length))
     if len(can):
-        out[can], _ = arrays.factorize([code[can], name[can + length]])
+        out[can] = pd.factorize(code[can] * (int(name.max()) + 1) + name[can + length])[0]
     return out
 
 
-def _of_length(kernels: Kernels, time: Ints, code: Ints, often: Ints, longer: Ints, more: Ints, length: int) -> list[RepeatedRun]:
+def _of_length(kernels: Kernels, times: _Times, code: Ints, often: Ints, longer: Ints, more: Ints, length: int) -> list[RepeatedRun]:
     """Returns the runs of one length that no longer one occurs as often as, and that are not shorter ones repeated."""
-    there = np.flatnonzero(code >= 0)
-    first = np.full(len(often), -1, np.int64)
-    first[code[there[::-1]]] = there[::-1]
+    first = np.full(len(often) + 1, -1, np.int64)  # the last for none
+    first[code[::-1]] = np.arange(len(code) - 1, -1, -1)
+    first = first[:-1]
     more = np.append(more, 0)
     after = more[longer[first]]
     before = np.where(first > 0, more[longer[np.maximum(first - 1, 0)]], 0)
     closed = (often > 1) & (after < often) & (before < often)
-    cost = np.bincount(code[there], (time[there + length] - time[there]).astype(np.float64), len(often))
-    chosen = np.flatnonzero(closed & (cost >= LEAST * time[-1]))
+    if not closed.any():
+        return []
+    there = np.flatnonzero(code >= 0)
+    cost = np.bincount(code[there], (times.before[there + length] - times.before[there]).astype(np.float64), len(often))
+    chosen = np.flatnonzero(closed & (cost >= LEAST * times.before[-1]))
     chosen = chosen[np.argsort(-cost[chosen], kind="stable")][:_PER_LENGTH]
-    chosen = chosen[[not _periodic(kernels.name[at : at + length]) for at in first[chosen].tolist()]] if len(chosen) else chosen
+    chosen = chosen[[not _periodic(kernels.name[at : at + length].tolist()) for at in first[chosen].tolist()]] if len(chosen) else chosen
+    if not len(chosen):
+        return []
     wanted = np.full(len(often) + 1, -1, np.int64)
     wanted[chosen] = np.arange(len(chosen))
-    mine = np.flatnonzero(wanted[code] >= 0)
-    mine = mine[np.argsort(wanted[code[mine]], kind="stable")]
-    bounds = np.searchsorted(wanted[code[mine]], np.arange(len(chosen) + 1))
+    of = wanted[code]
+    mine = np.flatnonzero(of >= 0)
+    mine = mine[np.argsort(of[mine], kind="stable")]
+    bounds = np.searchsorted(of[mine], np.arange(len(chosen) + 1))
     out = []
     for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         at = _apart(mine[low:high], length)
         if len(at) > 1:
-            sums = time[at + length] - time[at]
-            each = at[:, None] + np.arange(length)
-            spans = (kernels.start[each] + kernels.duration[each]).max(axis=1) - kernels.start[at]
+            sums = times.before[at + length] - times.before[at]
+            spans = times.end(at, length) - kernels.start[at]
             out.append(RepeatedRun(length, at, int(sums.sum()), int(np.maximum(spans - sums, 0).sum())))
     return out
 
 
-def _periodic(names: npt.NDArray[np.integer]) -> bool:
+def _periodic(names: list[int]) -> bool:
     """Whether names are a shorter run that stands in them at least twice, one after the other."""
-    return any(bool((names[period:] == names[:-period]).all()) for period in range(1, len(names) // 2 + 1))
+    return any(names[period] == names[0] and names[period:] == names[:-period] for period in range(1, len(names) // 2 + 1))
 
 
 def _apart(at: Ints, length: int) -> Ints:

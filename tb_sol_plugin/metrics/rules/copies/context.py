@@ -30,7 +30,6 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Mask, Objects, Places
-from tb_sol_plugin.tables.table import as_table
 from tb_sol_plugin.units import capitalized, how_many, human
 
 T = TypeVar("T")
@@ -438,9 +437,10 @@ def place_text(capture: Capture, found: pd.DataFrame, rows: Places, weight: npt.
     if not len(capture.host):
         return ""
     host = capture.host["name"]
-    chosen = as_table(found[["operator", "module", "phase_node", "frame", "call_start_ns"]].iloc[rows])
-    outer, frame = outermost_operator(capture, chosen), user_frames(capture, chosen)
-    module, node = (chosen[c].to_numpy() for c in ("module", "phase_node"))
+    operator, module, node, own, start = (
+        found[c].to_numpy()[rows] for c in ("operator", "module", "phase_node", "frame", "call_start_ns")
+    )
+    outer, frame = outermost_operator(capture, operator), user_frames(capture, own, start)
     name = arrays.codes(host)
     group = arrays.together(*(np.where(row >= 0, name[row], -1) for row in (outer, module, frame)), node)
     total = np.bincount(group, weight.astype(np.float64) + 1e-9)
@@ -459,20 +459,19 @@ def place_text(capture: Capture, found: pd.DataFrame, rows: Places, weight: npt.
     return " ".join(parts)
 
 
-def user_frames(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.int64]:
-    """Returns the host row of the innermost python frame around each copy's call that is no part of torch.
+def user_frames(capture: Capture, frame: npt.NDArray[np.integer], start: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Returns the host row of the innermost python frame around some calls that is no part of torch.
 
-    Without one it is the innermost of any file; -1 without that too.
+    Without one it is the innermost of any file, which is `frame`; -1 without that too. start: of each call, ns.
     """
     h = at.host(capture)
-    own = found["frame"].to_numpy().astype(np.int64)
+    own = frame.astype(np.int64)
     if not (own >= 0).any():
         return own
-    start = found["call_start_ns"].to_numpy()
     better = tree.nearest(program_frames(capture), h.parent, h.stop, own.astype(np.int32), start, h.end)
     return np.asarray(np.where(better >= 0, better, own), np.int64)
 
 
-def outermost_operator(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.int64]:
-    """Returns the host row of the outermost operator around each copy's call, -1 without one."""
-    return above(outermost_operators(capture), at.host(capture).end, found["operator"].to_numpy())
+def outermost_operator(capture: Capture, operator: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """Returns the host row of the outermost operator around each of some operators' rows, -1 for -1."""
+    return above(outermost_operators(capture), at.host(capture).end, operator)

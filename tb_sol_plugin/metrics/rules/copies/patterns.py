@@ -419,7 +419,7 @@ _WORDS: Final = {
 
 
 def _read_fix(context: CopyContext, rows: Places) -> str:
-    outer = outermost_operator(context.capture, context.copies[["operator"]].iloc[rows])
+    outer = outermost_operator(context.capture, context.copies["operator"].to_numpy()[rows])
     (name,), _ = arrays.largest([context.capture.host["name"]], outer, context.waits["host_ns"].to_numpy()[rows].astype(np.float64))
     return next(fix for pattern, fix in READS.items() if re.search(pattern, name))
 

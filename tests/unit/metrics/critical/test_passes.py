@@ -73,9 +73,11 @@ def test_times_slack_and_path_are_those_of_all_paths(chosen: str) -> None:
         assert [int(time[number[v]]) for v in range(nodes)] == expected
         end = number[nodes - 1]
         item = np.array([random.Random(seed + e).randint(-1, 2) for e in range(len(source))], np.int64)
+        of = np.flatnonzero(item >= 0)
+        pieces = passes.Pieces(of, item[of], lag[of] - lag[of] // 2, lag[of])
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(passes, "AT_ONCE", 1 + seed % 3)
-            each = passes.replay_each(order, first, source, lag, np.array(released, np.int64), item, 3, np.array([end, order[0]]))
+            each = passes.replay_each(order, first, source, lag, np.array(released, np.int64), pieces, 3, np.array([end, order[0]]))
         for scale, found in zip((2, 10**9), each, strict=True):  # half of their lag, and nothing
             alone = [np.where(item == k, lag // scale, lag) for k in range(3)]
             again = [passes.replay(order, first, source, other, np.array(released, np.int64)) for other in alone]
