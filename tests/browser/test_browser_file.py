@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import urllib.request
 from pathlib import Path
@@ -14,6 +15,8 @@ from tests.conftest import ROOT
 from tests.support.firefox import FIREFOX, firefox
 
 pytestmark = pytest.mark.browser
+SHOTS = os.environ.get("TB_SOL_SHOTS", "")
+"""A folder for pictures of what was seen, if there is one."""
 
 
 @pytest.fixture(scope="module")
@@ -122,5 +125,7 @@ def test_pages_in_firefox(saved: Path, tmp_path: Path) -> None:
         f.wait("[...document.querySelectorAll('main td')].some((cell) => cell.innerText.includes('aten::addmm'))")
         f.press("nav a[aria-current]", "?")
         f.wait("document.querySelector('[role=dialog]')")
+        if SHOTS:
+            (Path(SHOTS) / "firefox.png").write_bytes(f.picture())
         # AND nothing was asked of anybody, and nothing went wrong
         assert f.faults() == []

@@ -106,9 +106,6 @@ class Firefox:
         """What a page is told that the person prefers."""
         self._in_browser("Services.prefs.setIntPref('layout.css.prefers-color-scheme.content-override', arguments[0])", 0 if dark else 1)
 
-    def size(self, width: int, height: int) -> None:
-        self.ask("WebDriver:SetWindowRect", width=width, height=height)
-
     def picture(self) -> bytes:
         return base64.b64decode(self.ask("WebDriver:TakeScreenshot", full=False)["value"])
 
