@@ -13635,6 +13635,18 @@ var Surface = class {
 		};
 	}
 };
+/** Calls `then` whenever a CSS pixel has another number of device pixels: the page is zoomed, or on another screen. Returns how to end that. */
+function onRatio(then) {
+	let media = window.matchMedia(`(resolution: ${window.devicePixelRatio}dppx)`);
+	const changed = () => {
+		media.removeEventListener("change", changed);
+		media = window.matchMedia(`(resolution: ${window.devicePixelRatio}dppx)`);
+		media.addEventListener("change", changed);
+		then();
+	};
+	media.addEventListener("change", changed);
+	return () => media.removeEventListener("change", changed);
+}
 /** Watches the size of a canvas in device pixels, which changes with another ratio, too; elsewhere in CSS pixels. */
 function watch(watcher, canvas) {
 	try {
@@ -13672,7 +13684,7 @@ function Plot({ model, height, onOpen }) {
 		measure();
 		const shown = () => surface.schedule();
 		document.addEventListener("visibilitychange", shown);
-		window.addEventListener("resize", shown);
+		const endRatio = onRatio(shown);
 		el.addEventListener("contextrestored", shown);
 		const wheel = (event) => onWheel(surface, event, el);
 		const headWheel = (event) => onWheel(surface, event, surface.head);
@@ -13682,7 +13694,7 @@ function Plot({ model, height, onOpen }) {
 		return () => {
 			watcher.disconnect();
 			document.removeEventListener("visibilitychange", shown);
-			window.removeEventListener("resize", shown);
+			endRatio();
 			surface.stop();
 		};
 	}, []);

@@ -350,6 +350,19 @@ export class Surface {
   }
 }
 
+/** Calls `then` whenever a CSS pixel has another number of device pixels: the page is zoomed, or on another screen. Returns how to end that. */
+function onRatio(then: () => void): () => void {
+  let media = window.matchMedia(`(resolution: ${window.devicePixelRatio}dppx)`);
+  const changed = (): void => {
+    media.removeEventListener("change", changed);
+    media = window.matchMedia(`(resolution: ${window.devicePixelRatio}dppx)`);
+    media.addEventListener("change", changed);
+    then();
+  };
+  media.addEventListener("change", changed);
+  return () => media.removeEventListener("change", changed);
+}
+
 /** Watches the size of a canvas in device pixels, which changes with another ratio, too; elsewhere in CSS pixels. */
 function watch(watcher: ResizeObserver, canvas: HTMLCanvasElement): void {
   try {
@@ -392,7 +405,7 @@ export function Plot({ model, height, onOpen }: PlotProps): JSX.Element {
     measure();
     const shown = (): void => surface.schedule();
     document.addEventListener("visibilitychange", shown);
-    window.addEventListener("resize", shown);
+    const endRatio = onRatio(shown);
     el.addEventListener("contextrestored", shown);
     const wheel = (event: WheelEvent): void => onWheel(surface, event, el);
     const headWheel = (event: WheelEvent): void => onWheel(surface, event, surface.head!);
@@ -402,7 +415,7 @@ export function Plot({ model, height, onOpen }: PlotProps): JSX.Element {
     return () => {
       watcher.disconnect();
       document.removeEventListener("visibilitychange", shown);
-      window.removeEventListener("resize", shown);
+      endRatio();
       surface.stop();
     };
   }, []);
