@@ -9,8 +9,9 @@ dies on another one; where a recording ends three of them, that one recording fa
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from tb_sol_plugin.errors import BadInput, BadQuery
@@ -24,28 +25,45 @@ AHEAD: Final = 2
 
 
 class ClusterExecutor(Executor):
-    """Runs tasks on the workers that a Dask client is connected to."""
+    """Runs tasks on the workers that a Dask client is connected to.
+
+    Who waits for a task is told in a thread of this executor: in that of the client, which may ask the scheduler nothing, a lock that
+    another thread holds while it asks would never be given back.
+    """
 
     def __init__(self, client: Any) -> None:
         self._client = client
         self._executor = client.get_executor(pure=False)
-        self._count = AHEAD
+        self._done = ThreadPoolExecutor(1, "cluster")
 
     @property
     def count(self) -> int:
-        """How many tasks to hand out at a time: workers may come and go. In the thread of the client, which tells what is done and cannot
-        wait for an answer, as many as were there before.
-        """
-        if not self._client.asynchronous:
-            self._count = max(AHEAD * int(sum(self._client.nthreads().values())), 1)
-        return self._count
+        """How many tasks to hand out at a time: workers may come and go."""
+        return max(AHEAD * int(sum(self._client.nthreads().values())), 1)
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        return self._executor.submit(fn, *args, **kwargs)  # type: ignore[no-any-return]
+        there, here = self._executor.submit(fn, *args, **kwargs), Future[T]()
+        here.add_done_callback(lambda one: there.cancel() if one.cancelled() else None)
+        there.add_done_callback(lambda one: self._tell(one, here))
+        return here
+
+    def _tell(self, there: Future[T], here: Future[T]) -> None:
+        """Has the outcome of a task passed on; after the executor is closed nobody waits for it."""
+        with contextlib.suppress(RuntimeError):
+            self._done.submit(_pass_on, there, here)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._executor.shutdown(wait=wait)
         self._client.close()
+        self._done.shutdown(wait=False)
+
+
+def _pass_on(there: Future[T], here: Future[T]) -> None:
+    if here.set_running_or_notify_cancel():
+        try:
+            here.set_result(there.result(timeout=0))
+        except BaseException as error:
+            here.set_exception(error)
 
 
 def cluster(address: str) -> ClusterExecutor:

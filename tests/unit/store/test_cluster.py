@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import re
+import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -96,23 +98,41 @@ def test_a_cluster_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch
         cluster("dask://127.0.0.1:1")
 
 
-def test_the_thread_of_a_client_does_not_wait_for_an_answer() -> None:
-    # GIVEN a client whose own thread tells that a task is done WHEN it is asked there how many run THEN it says what was true before
+def test_who_waits_for_a_task_is_told_outside_of_the_thread_of_the_client() -> None:
+    # GIVEN tasks that a client ends in a thread of its own THEN their callbacks run in another one, where the client may be asked
+    ended: list[Future[Any]] = []
+
     class Client:
-        asynchronous = False
+        def get_executor(self, **kwargs: Any) -> Any:
+            return self
 
-        def get_executor(self, **kwargs: Any) -> None:
-            assert kwargs == {"pure": False}
+        def submit(self, fn: Any) -> Future[Any]:
+            ended.append(Future())
+            return ended[-1]
 
-        def nthreads(self) -> dict[str, int]:
-            assert not self.asynchronous
-            return {"a": 2, "b": 1}
+        def shutdown(self, wait: bool) -> None:
+            assert wait
 
-    client = Client()
-    executor = ClusterExecutor(client)
-    assert executor.count == 6
-    client.asynchronous = True
-    assert executor.count == 6
+        def close(self) -> None:
+            pass
+
+    executor = ClusterExecutor(Client())
+    told: queue.Queue[bool] = queue.Queue()
+    futures = [executor.submit(int) for _ in range(4)]
+    for future in futures:
+        future.add_done_callback(lambda one: told.put(threading.current_thread() is not threading.main_thread()))
+    ended[0].set_result(7)
+    ended[1].set_exception(OSError("gone"))
+    assert futures[0].result(30) == 7 and isinstance(futures[1].exception(30), OSError)
+    # AND what is canceled here is canceled there, and there here; what ends after the executor was closed is told to nobody
+    assert futures[2].cancel() and ended[2].cancelled()
+    ended[3].cancel()
+    assert isinstance(futures[3].exception(30), CancelledError)
+    assert sorted(told.get(timeout=30) for _ in range(4)) == [False, True, True, True]
+    late = executor.submit(int)
+    executor.shutdown()
+    ended[4].set_result(1)
+    assert not late.done()
 
 
 def test_nothing_is_lost_when_workers_die(logs: Path, tmp_path: Path) -> None:
