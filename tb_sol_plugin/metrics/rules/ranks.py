@@ -138,6 +138,9 @@ def rank_findings(context: RankContext) -> list[Finding]:
     return run(_RULES, context)[0]
 
 
+INCONSISTENT: Final = "ranks_inconsistent_collective"
+
+
 def inconsistent_collectives(job: Job) -> report.Finding | None:
     """Returns a finding about collectives whose members name different kinds, types or sizes; None without any.
 
@@ -156,7 +159,7 @@ def inconsistent_collectives(job: Job) -> report.Finding | None:
     which = ", ".join(text for text, known in ((f"number {seq}", seq >= 0), (f"step {step}", step >= 0)) if known)
     ranks, where = calls.ranks[calls.at[rows]], f"{group}{f' ({which})' if which else ''}"
     return report.Finding(
-        rule="ranks_inconsistent_collective", title="Members of a collective name different kinds, types or sizes",
+        rule=INCONSISTENT, title="Members of a collective name different kinds, types or sizes",
         evidence=f"{human(len(wrong), 'count')} of {human(len(found), 'count')} collectives; the first one is of {where}: rank {ranks[0]} "
         f"calls {said[0]}, rank {ranks[other]} {said[other]}. Its wait and transfer are not known.",
         fix="TORCH_DISTRIBUTED_DEBUG=DETAIL  # every collective is checked over its ranks before it runs",
