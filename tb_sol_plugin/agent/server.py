@@ -216,6 +216,7 @@ def serve_http(server: MCPServer, port: int, say: Callable[[str], None]) -> None
             listening.bind((HOST, port))
         except (OSError, OverflowError):
             raise BadInput(f"cannot listen on {HOST}:{port}", hint="choose another port with --http, or 0 for a free one") from None
+        listening.listen()  # who has read the address may ask at once
         port = listening.getsockname()[1]
         say(f"http://{HOST}:{port}{PATH}\nAuthorization: Bearer {token}")
         config = uvicorn.Config(http_application(server, port, token), log_level="warning", lifespan="on", server_header=False)

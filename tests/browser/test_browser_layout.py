@@ -43,13 +43,13 @@ def test_wide_tables_fit_their_cards(serve: Server, view: Callable[..., Any], na
     assert v.page.evaluate(CUT) == []
 
 
-def test_the_heading_of_findings_has_the_sum_of_their_savings(serve: Server, view: Callable[..., Any]) -> None:
-    # GIVEN the findings of a recording, whose savings add up
+def test_the_heading_of_findings_has_what_they_save_together(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN the findings of a recording, replayed one by one and at once
     _, report = serve.api(f"analysis/findings?run={LLM}&wait=30")
     section = next(s for s in report["sections"] if s["kind"] == "findings")  # type: ignore[attr-defined]
-    total, count = sum(f["saving_ns"] for f in section["findings"]), len(section["findings"])
-    assert section["combined_ns"] == total and count > 2
-    # WHEN the page is opened THEN the heading holds their sum and no word of an overlap
+    total, count = section["combined_ns"], len(section["findings"])
+    assert max(f["saving_ns"] for f in section["findings"]) <= total <= sum(f["removed_ns"] for f in section["findings"]) and count > 2
+    # WHEN the page is opened THEN the heading holds that and no word of an overlap
     v = view()
     v.open(serve.home + hash_of(v="1", page="findings", run=LLM))
     shown = v.page.locator("[data-section=levers] .subtitle").text_content().replace("\u202f", " ")

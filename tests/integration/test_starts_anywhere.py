@@ -77,7 +77,7 @@ def _serve(place: Path, tmp_path: Path, home: str) -> None:
         env["HOME"] = str(folder / "nowhere" if home == "missing" else folder)
         folder.chmod(0 if home == "unreadable" else 0o500)
     before = sorted(p.name for p in (place / "logs").rglob("*"))
-    kept = sorted((place / "tmp").rglob("*.nbi"))
+    kept = {path: path.stat().st_mtime_ns for path in (place / "tmp").rglob("*.nbc")}
     command = [*_unprivileged(), sys.executable, "-m", "tb_sol_plugin.cli", "serve", str(place / "logs"), "--port", "0"]
     cwd = tmp_path / "cwd"
     cwd.mkdir()
@@ -95,7 +95,7 @@ def _serve(place: Path, tmp_path: Path, home: str) -> None:
     assert not list(cwd.iterdir()) and sorted(p.name for p in (place / "logs").rglob("*")) == before
     left = [p.name for p in (place / "tmp").iterdir()]
     assert [name for name in left if not name.startswith("tb-sol-compiled-")] == []
-    assert home == "read-only" or sorted((place / "tmp").rglob("*.nbi")) == kept != [], home
+    assert home == "read-only" or (kept and {path: path.stat().st_mtime_ns for path in kept} == kept), home
 
 
 def _status(url: str) -> int:

@@ -157,4 +157,4 @@ def _headline(capture: Capture, where: Scope, whole: int, total: dict[str, int])
     text = ", ".join(f"{label} {human(ns / whole, 'ratio')}" for ns, label in first)
     several = capture.device["device"].nunique() > 1
     of = "" if several else f", {human(min(whole / window, 1.0), 'ratio')} of the {'steps' if where.rows else 'recording'}"
-    return f"The {word} idles **{human(whole, 'ns')}**{of}: {text}."
+    return f"Between its first and its last event the {word} idles **{human(whole, 'ns')}**{of}: {text}."

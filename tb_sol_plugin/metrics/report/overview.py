@@ -484,7 +484,7 @@ def _limited(capture: Capture, waterfall: Waterfall, found: list[Finding], at_mo
         return ""
     group, words, time = _largest(capture, waterfall)
     if not found:
-        return f"{words}." if not hidden else f"{words}; no fix alone saves much, as other work holds the step."
+        return f"{words}." if not hidden else f"{words}; no fix alone saves much, as other work goes on meanwhile."
     first = found[0]
     saving = f"{'at most ' if at_most else ''}**{human(first.saving, 'ns')}**"
     if GROUPS.get(first.id) == group:
