@@ -31,6 +31,7 @@ from tb_sol_plugin.metrics.compare.differences import Side
 from tb_sol_plugin.metrics.compare.gate import check, wanted_of
 from tb_sol_plugin.metrics.compare.samples import Samples, samples_of
 from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.units import how_many
 
 STEPS: Final = 14
 
@@ -85,6 +86,11 @@ def recorded(job: Job, folder: Path) -> Samples:
     return samples_of(read(str(file)), Query())
 
 
+def raises(runs: list[Samples]) -> bool:
+    """Returns whether the step time of recordings of one job, in turns of side A and B, is called a regression."""
+    return check(Side("A", runs[::2]), Side("B", runs[1::2]), wanted_of(["step_time"])).outcome == "regression"
+
+
 def main() -> int:
     """Runs the command; returns its exit status."""
     parser = argparse.ArgumentParser("python -m benchmarks.recorded_pairs", description=(__doc__ or "").splitlines()[0])
@@ -93,27 +99,30 @@ def main() -> int:
     torch.set_num_threads(1)
     named: dict[str, list[bool]] = defaultdict(list)
     wrong: dict[str, list[str]] = defaultdict(list)
-    alarms = broken = 0
+    broken, same = 0, []
     with tempfile.TemporaryDirectory() as name:
-        folder, before = Path(name), None
+        folder = Path(name)
         for i in range(options.trials):
             what = list(CHANGES)[i % len(CHANGES)]
             job, kinds = CHANGES[what]
-            a, b = Side("A", [recorded(Job(), folder)]), Side("B", [recorded(job, folder)])
+            same.append(recorded(Job(), folder))
+            a, b = Side("A", same[-1:]), Side("B", [recorded(job, folder)])
             both = compared(a, b)
             broken += not exact(both.waterfall.bars, both.waterfall.b_ns - both.waterfall.a_ns)
             first = both.causes[0] if both.causes else None
             named[what].append(first is not None and first.kind in kinds)
             if not named[what][-1]:
                 wrong[what].append("none" if first is None else f"{first.kind} {first.name}")
-            alarms += before is not None and check(before, a, wanted_of(["step_time"])).outcome == "regression"
-            before = a
     table = Table("change", "named first", "of", "in place of it")
     for what, rights in named.items():
         table.add_row(what, str(sum(rights)), str(len(rights)), ", ".join(dict.fromkeys(wrong[what])))
     out = Console(width=150, highlight=False)
     out.print(table)
-    out.print(f"{broken} waterfalls that do not add up; {alarms} alarms in {options.trials - 1} pairs of unchanged recordings")
+    out.print(f"{broken} waterfalls that do not add up")
+    for runs in (1, 3):
+        pairs = [same[i : i + 2 * runs] for i in range(len(same) - 2 * runs + 1)]
+        alarms = sum(raises(pair) for pair in pairs)
+        out.print(f"{alarms} alarms in {len(pairs)} pairs of unchanged jobs, with {how_many(runs, 'recording')} a side, in turns")
     return int(bool(broken))
 
 
