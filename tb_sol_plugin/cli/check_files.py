@@ -74,6 +74,8 @@ def _checked(found: Baseline) -> None:
     """Raises ValueError where the numbers of a baseline do not fit together."""
     if not found.runs:
         raise ValueError("no runs")
+    if any(one.tree is not None for one in found.runs):
+        raise ValueError("the tree of a step, which no baseline stores")
     for one in found.runs:
         count = len(one.steps)
         if not count or any(len(v) != count for v in [*one.values.values(), *one.parts.values()]) or "step_time" not in one.values:

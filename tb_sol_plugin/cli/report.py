@@ -30,6 +30,7 @@ from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import FactsSection, FindingsSection, Report, Scalar, TableSection, UnavailableReport
 from tb_sol_plugin.units import human, side_by_side
+from tb_sol_plugin.web.bounds import row_count
 
 # -- The console form of the speed-of-light analysis -----------------------------------------------------------------
 # rules, one line per group, three views of the same work.
@@ -230,13 +231,9 @@ def _serving(out: Console, report: Report, rows: int) -> None:
         if notice.link is None or notice.link.analysis != "health":  # the overview says already what names the replays
             out.print(prose(f"! {notice.text}", "yellow"))
     for section in report.sections:
-        if section.id in _OF_SERVING and not (isinstance(section, TableSection) and section.id == "by_batch" and _rows(section) < 2):
+        if section.id in _OF_SERVING and not (isinstance(section, TableSection) and section.id == "by_batch" and row_count(section) < 2):
             out.print()
             print_section(out, section, rows)
-
-
-def _rows(section: TableSection) -> int:
-    return len(next(iter(section.data.values()), ()))
 
 
 def _with_shapes(section: TableSection, width: int) -> TableSection:

@@ -30,10 +30,10 @@ from tb_sol_plugin.metrics.ranks import summary as S
 from tb_sol_plugin.metrics.ranks.by_name import BY, TOTALS, totals
 from tb_sol_plugin.metrics.ranks.calls import Member
 from tb_sol_plugin.metrics.ranks.own_time import Activity, Work, dependencies, exposed
-from tb_sol_plugin.metrics.ranks.packed import Packed, pack
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables import members
 from tb_sol_plugin.tables.arrays import Floats, Ints
+from tb_sol_plugin.tables.packed import Packed, pack
 from tests.support.trace_builder import TraceBuilder
 
 BASE_NS: Final = 1_700_000_000_000_000_000

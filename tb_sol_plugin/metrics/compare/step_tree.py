@@ -18,11 +18,12 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.tables.packed import Packed, pack, unpack
 
 MOST_NODES: Final = 20_000
 """Nodes of a tree: of a larger one the levels nearest to the step are kept, with the times of what is below them."""
 NAME: Final = 240
-COLUMNS: Final = ("name", "parent", "kind", "shapes", "device_ns", "host_ns")
+COLUMNS: Final = dict.fromkeys(("name", "parent", "kind", "shapes", "device_ns", "host_ns"), "i8")
 OUTSIDE: Final = "(outside of these)"
 KINDS: Final = (S.ANNOTATION, S.MODULE, S.OPERATOR)
 
@@ -30,14 +31,14 @@ KINDS: Final = (S.ANNOTATION, S.MODULE, S.OPERATOR)
 class StepTree(msgspec.Struct, frozen=True):
     """The tree of a step. Node 0 is the step itself; a parent stands before what is inside it, siblings in the order of time.
 
-    step: its number. names: texts, by the column `name`. packed: `COLUMNS` x nodes, int64 little-endian, compressed: name (place in names),
+    step: its number. names: texts, by the column `name`. nodes: `COLUMNS` of each: name (place in names),
     parent (-1 of node 0), kind (index into HOST_KINDS), shapes (checksum of those of the first input, 0 not recorded), device_ns, host_ns
     (of the node itself). cut: nodes below `MOST_NODES` levels that were left out.
     """
 
     step: int
     names: tuple[str, ...]
-    packed: bytes
+    nodes: Packed
     cut: int = 0
 
 
@@ -70,14 +71,16 @@ def step_tree(capture: Capture, number: int, on_device: Mask, on_host: Mask) -> 
     known: dict[str, int] = {f"step {number}": 0}
     name = [0, *(known.setdefault(text, len(known)) for text in texts)]
     kind = np.concatenate([[S.ANNOTATION], h.kind[nodes]])
-    table = np.stack([np.array(name), parent, kind, np.concatenate([[0], _shapes(capture, nodes)]), device, host]).astype("<i8")
-    return StepTree(number, tuple(known), zlib.compress(table.tobytes(), 6), cut)
+    columns = {
+        "name": np.array(name), "parent": parent, "kind": kind, "shapes": np.concatenate([[0], _shapes(capture, nodes)]),
+        "device_ns": device, "host_ns": host,
+    }  # fmt: skip
+    return StepTree(number, tuple(known), pack(columns, COLUMNS), cut)
 
 
 def columns_of(found: StepTree) -> dict[str, Ints]:
     """Returns the columns of a tree by name."""
-    table = np.frombuffer(zlib.decompress(found.packed), "<i8").reshape(len(COLUMNS), -1).astype(np.int64)
-    return dict(zip(COLUMNS, table, strict=True))
+    return unpack(found.nodes, COLUMNS)
 
 
 def _steps_themselves(capture: Capture, rows: Ints) -> Ints:

@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import memo
-from tb_sol_plugin.metrics.ranks.packed import Columns, Packed, pack, unpack
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import breakdown as B
 from tb_sol_plugin.metrics.time.kernels import short_kernel_names
@@ -24,6 +23,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.tables.packed import Columns, Packed, pack, unpack
 
 By: TypeAlias = Literal["phase", "module", "operator", "kernel"]
 BY: Final[tuple[By, ...]] = ("phase", "module", "operator", "kernel")

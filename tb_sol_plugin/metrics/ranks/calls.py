@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.metrics.ranks.own_time import Pieces
-from tb_sol_plugin.metrics.ranks.packed import Columns, unpack
 from tb_sol_plugin.metrics.ranks.summary import OWN, PIECES, RECV, ROWS, SEND, STEPS, SYNC, RankSummary, only_rows
 from tb_sol_plugin.tables import arrays, members
 from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.tables.packed import Columns, unpack
 
 MOST_CALLS: Final = 3_000_000
 """Calls of all ranks together that are compared: at 300 bytes each they take a gigabyte. Of more those of some steps are."""

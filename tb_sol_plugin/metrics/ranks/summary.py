@@ -23,7 +23,6 @@ from tb_sol_plugin.metrics.copies import bandwidth
 from tb_sol_plugin.metrics.ranks.by_name import totals_of
 from tb_sol_plugin.metrics.ranks.on_host import OnHost, on_host, only_group
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES, Activity, Dependencies, Pieces, Work, dependencies, exposed
-from tb_sol_plugin.metrics.ranks.packed import Columns, Packed, pack
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import breakdown as B
 from tb_sol_plugin.model import schemas as S
@@ -32,6 +31,7 @@ from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.tables import arrays, members
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.tables.packed import Columns, Packed, pack
 
 KINDS: Final = (
     "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier", "broadcast", "reduce", "gather", "scatter", "send", "recv",

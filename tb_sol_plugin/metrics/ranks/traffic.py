@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics.ranks.calls import Calls
-from tb_sol_plugin.metrics.ranks.packed import unpack
 from tb_sol_plugin.metrics.ranks.summary import KINDS, PEERS, SEND
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.packed import unpack
 
 ALL_TO_ALL: Final = KINDS.index("all_to_all")
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tb_sol_plugin import ingest
-from tb_sol_plugin.metrics.ranks.packed import unpack
 from tb_sol_plugin.metrics.ranks.summary import KINDS, OWN, PIECES, ROWS, STEPS, RankSummary, summary_of_rank
 from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.tables.packed import unpack
 from tests.support.rank_factory import Job, Slow, simulate
 
 QUIET = {"jitter": 0.0, "completion_ns": 0.0, "offset_ns": 0.0, "drift_ppm": 0.0, "device_ns": 0.0}

@@ -16,12 +16,12 @@ import tb_sol_plugin as sol
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.ranks import calls
 from tb_sol_plugin.metrics.ranks.calls import Member
-from tb_sol_plugin.metrics.ranks.packed import unpack
 from tb_sol_plugin.metrics.ranks.summary import STEPS
 from tb_sol_plugin.model.answer import AnalysisRequest, from_ranks
 from tb_sol_plugin.model.recordings import RecordingReduction, ReducedFacts
 from tb_sol_plugin.model.registry import get
 from tb_sol_plugin.model.report import FigureSection, FindingsSection, Report, UnavailableReport, encode
+from tb_sol_plugin.tables.packed import unpack
 from tb_sol_plugin.units import NARROW
 from tests.support.rank_factory import Job, Slow, simulate
 

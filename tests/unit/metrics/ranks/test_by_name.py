@@ -10,7 +10,7 @@ import pytest
 
 from tb_sol_plugin import ingest
 from tb_sol_plugin.metrics.ranks import by_name as N
-from tb_sol_plugin.metrics.ranks.packed import pack, unpack
+from tb_sol_plugin.tables.packed import pack, unpack
 from tests.support.trace_builder import TraceBuilder
 
 

@@ -11,8 +11,8 @@ import pytest
 from tb_sol_plugin.metrics.ranks.calls import calls_of
 from tb_sol_plugin.metrics.ranks.clocks import Clocks, clocks
 from tb_sol_plugin.metrics.ranks.matching import matched
-from tb_sol_plugin.metrics.ranks.packed import pack, unpack
 from tb_sol_plugin.metrics.ranks.summary import ROWS, RankSummary
+from tb_sol_plugin.tables.packed import pack, unpack
 from tests.support.rank_factory import Job, Made, simulate
 
 

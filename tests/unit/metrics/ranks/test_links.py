@@ -12,10 +12,10 @@ from tb_sol_plugin.metrics.ranks.clocks import clocks
 from tb_sol_plugin.metrics.ranks.group_kinds import group_kinds, layout, told
 from tb_sol_plugin.metrics.ranks.links import LEVELS, Peak, by_size, curves, huber, peaks, sizes_of
 from tb_sol_plugin.metrics.ranks.matching import matched
-from tb_sol_plugin.metrics.ranks.packed import pack, unpack
 from tb_sol_plugin.metrics.ranks.summary import ROWS, algorithm_of, kind_of, split_of
 from tb_sol_plugin.metrics.ranks.traffic import traffic
 from tb_sol_plugin.metrics.ranks.waiting import Waits, waits
+from tb_sol_plugin.tables.packed import pack, unpack
 from tests.support.rank_factory import Job, Made, simulate
 
 

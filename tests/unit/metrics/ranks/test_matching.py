@@ -10,8 +10,8 @@ import pytest
 
 from tb_sol_plugin.metrics.ranks.calls import Calls, Member, calls_of
 from tb_sol_plugin.metrics.ranks.matching import Matched, matched
-from tb_sol_plugin.metrics.ranks.packed import pack, unpack
 from tb_sol_plugin.metrics.ranks.summary import PIECES, ROWS, RankSummary
+from tb_sol_plugin.tables.packed import pack, unpack
 from tests.support.rank_factory import Job, Made, simulate
 
 

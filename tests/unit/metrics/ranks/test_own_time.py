@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES, MOST_PIECES, Activity, Pieces, Work, dependencies, exposed, exposed_until, own_time
-from tb_sol_plugin.metrics.ranks.packed import pack, unpack
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.packed import pack, unpack
 
 US = 1_000
 

@@ -15,8 +15,8 @@ from tb_sol_plugin.metrics.ranks import summary as S
 from tb_sol_plugin.metrics.ranks.calls import Member, calls_of
 from tb_sol_plugin.metrics.ranks.job import job_of_members
 from tb_sol_plugin.metrics.ranks.matching import matched
-from tb_sol_plugin.metrics.ranks.packed import unpack
 from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.tables.packed import unpack
 from tests.support.rank_factory import Job, simulate
 from tests.support.trace_builder import TraceBuilder
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tb_sol_plugin.metrics.ranks.job import job_of_members
-from tb_sol_plugin.metrics.ranks.packed import pack, unpack
 from tb_sol_plugin.metrics.ranks.summary import ROWS
 from tb_sol_plugin.metrics.rules.engine import Finding
 from tb_sol_plugin.metrics.rules.ranks import RULES, inconsistent_collectives, rank_context, rank_findings
+from tb_sol_plugin.tables.packed import pack, unpack
 from tb_sol_plugin.units import NARROW
 from tests.support.rank_factory import Job, Slow, simulate
 

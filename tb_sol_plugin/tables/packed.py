@@ -1,4 +1,4 @@
-"""Packs columns of one rank into bytes and reads them again: small enough that a thousand ranks fit into memory."""
+"""Packs columns into bytes and reads them again: small enough that those of a thousand ranks fit into memory."""
 
 from __future__ import annotations
 
