@@ -19,9 +19,10 @@ from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.devices.limits import caution
 from tb_sol_plugin.metrics.critical.replayed import Replayed, replayed_findings
 from tb_sol_plugin.metrics.report.graph_notes import kinds_notices, replay_notices
+from tb_sol_plugin.metrics.report.headline import WRONG, sentence
 from tb_sol_plugin.metrics.report.longest import LONGEST, longest_operator, on_timeline
 from tb_sol_plugin.metrics.report.notes import edge_notices, graph_notices, joined_notices, source_notices
-from tb_sol_plugin.metrics.report.overview import PLAIN, WRONG, device_and_run, parts_of, sentence, shown_ratio
+from tb_sol_plugin.metrics.report.overview import PLAIN, device_and_run, parts_of, shown_ratio
 from tb_sol_plugin.metrics.rules.engine import LEAST, count_text, ranked, to_report
 from tb_sol_plugin.metrics.rules.memory import memory_section
 from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES

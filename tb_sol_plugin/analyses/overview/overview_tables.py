@@ -11,7 +11,8 @@ import pandas as pd
 
 from tb_sol_plugin.cost.roofline import TOLERATED, ratio
 from tb_sol_plugin.devices.limits import why_no_limits
-from tb_sol_plugin.metrics.report.overview import PLAIN, WRONG, a_device, shown_ratio, why_no_ratio
+from tb_sol_plugin.metrics.report.headline import WRONG, a_device, why_no_ratio
+from tb_sol_plugin.metrics.report.overview import PLAIN, shown_ratio
 from tb_sol_plugin.metrics.time.breakdown import average, device_word, split_steps, split_windows
 from tb_sol_plugin.metrics.time.scope import Scope, is_uncounted, step_time
 from tb_sol_plugin.metrics.time.waterfall import SCALED, Waterfall, windows_of

@@ -16,6 +16,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import memo_under
 from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time.graph_launches import GraphLaunches, graph_launches
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.work.work import Work
 from tb_sol_plugin.model import schemas as S
@@ -73,7 +74,7 @@ def _serving(capture: Capture, where: Scope, done: Work) -> Serving:
     named = graph & (device["operator"].to_numpy() >= 0)
     begin, end = steps["host_start_ns"].to_numpy(), steps["host_end_ns"].to_numpy()
     gap = np.append(np.nan, begin[1:] - end[:-1]) if count else np.zeros(0)
-    launches = _launches(capture)
+    launches = graph_launches(capture)
     captured = np.full(count, np.nan)
     for row, batch in zip(launches.step.tolist(), launches.captured.tolist(), strict=True):
         if row >= 0 and batch >= 0:
@@ -119,38 +120,7 @@ def _known(column: pd.Series) -> npt.NDArray[np.float64]:
     return np.where(values < 0, np.nan, values)
 
 
-# -- graph launches ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Launches:
-    """Per graph launch: step (-1 outside), captured batch (-1 unknown), mode ("" unknown), when it was called, ns from then to its first
-    event.
-    """
-
-    step: Ints
-    captured: Ints
-    mode: list[str]
-    begun: Ints
-    latency: Ints
-
-
-def _launches(capture: Capture) -> _Launches:
-    device = capture.device
-    rows = np.flatnonzero(device["graph"].to_numpy())
-    call, first = np.unique(device["call"].to_numpy()[rows], return_index=True)  # device rows stand by start
-    rows = rows[first]
-    begun = at.host(capture).start[call] if len(call) else np.zeros(0, np.int64)
-    table = capture.tables[S.GRAPH_LAUNCHES.name]
-    known = {int(host): place for place, host in enumerate(table["host"].tolist())}
-    place = np.array([known.get(int(row), -1) for row in call.tolist()], np.int64)
-    batch = np.append(table["captured_batch"].to_numpy(), -1)[place]
-    modes = [*table["mode"].astype(str).tolist(), ""]
-    step, start = (device[name].to_numpy()[rows].astype(np.int64) for name in ("step", "start_ns"))
-    return _Launches(step, batch, [modes[i] for i in place.tolist()], begun, np.maximum(start - begun, 0))
-
-
-def _modes(launches: _Launches, count: int) -> list[str]:
+def _modes(launches: GraphLaunches, count: int) -> list[str]:
     """Returns how each step launched its work: EAGER, the mode of its graphs, or "a graph" where their capture is not known."""
     out = [EAGER] * count
     for row, mode in zip(launches.step.tolist(), launches.mode, strict=True):

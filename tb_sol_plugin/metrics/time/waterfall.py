@@ -26,6 +26,7 @@ from tb_sol_plugin.metrics import memo, memo_under
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.breakdown import COMMUNICATION, COMPUTATION, DATALOADER, MEMCPY, classes, host_idle, waits
+from tb_sol_plugin.metrics.time.graph_launches import graph_launches
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.work.costs import KINDS
 from tb_sol_plugin.metrics.work.work import Work, achievable_limits, work
@@ -217,7 +218,7 @@ class Waterfall:
     counted: and its limit is known.
     host_wait_ns: all idle time but the waits for input; launch_gap_ns and blocked_ns are parts of it (`breakdown.waits`), and so is
     device_wait_ns: the next work was launched before, or its launch is not recorded, or the profiler works, so the device does not wait for
-    the program.
+    the program; graph_start_ns is the part of that between the launch of a graph and its first event.
     By host time only: framework_ns, operators that only call others; outside_ns, time in no operator (of a SOL capture all that is not
     in an operator it timed).
     unsplit_ns: the whole, where no call has a time (a SOL capture of a GPU).
@@ -237,6 +238,7 @@ class Waterfall:
     launch_gap_ns: int
     blocked_ns: int
     device_wait_ns: int
+    graph_start_ns: int
     exposed_communication_ns: int
     exposed_copies_ns: int
     unmodelled_ns: int
@@ -376,6 +378,7 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
         loading = iv.intersect(loading, host_idle(capture))
     wait = iv.subtract(idle, loading) if host is None else iv.empty()
     why = waits(capture) if host is None else None
+    alone = iv.subtract(wait, iv.merge(why.launch, why.blocked, host_idle(capture))) if why else iv.empty()
     inside = _inside(part, done, rows, op_own)
     known = done.spec is not None and done.spec.memory_bandwidth is not None
     counted = inside & known & np.isfinite(ops["sol_ns"].to_numpy(dtype=np.float64))
@@ -393,7 +396,8 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
         host_wait_ns=iv.length(wait),
         launch_gap_ns=iv.length(iv.intersect(wait, why.launch)) if why else 0,
         blocked_ns=iv.length(iv.intersect(wait, why.blocked)) if why else 0,
-        device_wait_ns=iv.length(iv.subtract(wait, iv.merge(why.launch, why.blocked, host_idle(capture)))) if why else 0,
+        device_wait_ns=iv.length(alone),
+        graph_start_ns=iv.length(iv.intersect(alone, graph_launches(capture).waits)),
         exposed_communication_ns=int(own[layer == COMMUNICATION].sum()) + (host.communication_ns if host else 0),
         exposed_copies_ns=int(own[layer == MEMCPY].sum()),
         unmodelled_ns=host.unmodelled_ns if host else int(own[(layer == COMPUTATION) & (kind == NO_KIND)].sum()),

@@ -172,6 +172,19 @@ def test_work_that_starts_late_is_no_wait_for_the_host(tmp_path: Path) -> None:
     assert sum(f.saving_ns or 0 for f in got.findings) <= 120_000
 
 
+def test_a_graph_that_starts_late_is_named(tmp_path: Path) -> None:
+    # GIVEN a kernel until 20 us, and a graph that is launched at 15 us and starts at 900 us; the host in a copy all the while
+    t = one_step()
+    product(t, at=0, start=10_000, duration=10_000)
+    t.launch("replayed", at=15_000, start=900_000, duration=100_000, api="cudaGraphLaunch")
+    t.call("cudaMemcpyAsync", 18_000, 950_000)
+    got = overview(read_back(t, tmp_path))
+    # THEN the time from the call to the first event is a part of its own, and the sentence names what the device waits for
+    parts = dict(zip(got.table("parts")["part"], got.table("parts")["time_ns"], strict=True))
+    assert parts["Graph launch latency"] == 880_000 and "GPU waits, not for the host" not in parts
+    assert "The GPU waits 89 % of the step for a graph to start after its launch" in plain(got.headline)
+
+
 def test_a_cause_of_most_of_the_waiting_is_called_that(tmp_path: Path) -> None:
     # GIVEN twenty kernels of 5 us with 45 us of launching before each, 900 us in all, and then 300 us of which nothing is recorded
     t = one_step(20 * 50_000 + 300_000)
@@ -296,7 +309,7 @@ def test_without_a_memory_bandwidth_there_is_no_ratio(tmp_path: Path) -> None:
 
 
 def test_device_names_get_the_right_article() -> None:
-    from tb_sol_plugin.metrics.report.overview import a_device
+    from tb_sol_plugin.metrics.report.headline import a_device
 
     names = (
         "H100 SXM",
