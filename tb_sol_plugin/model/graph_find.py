@@ -28,11 +28,16 @@ from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables.arrays import Ints
 
 _SHOWN: Final = 60
+OUTSIDE: Final = -1
+"""Root of the launches in no iteration and no step: nothing tells which of them belong together."""
 
 
 @dataclass
 class Launch:
-    """One graph launch of the recording of replays. events: its device rows by start. set, graph, aligned: what it was found to be."""
+    """One graph launch of the recording of replays. events: its device rows by start. set, graph, aligned: what it was found to be.
+
+    root: host row of the annotation of its iteration, -2 less its step where no annotation is around it, OUTSIDE where neither is.
+    """
 
     host: int
     events: Ints
@@ -66,7 +71,7 @@ def launches_of(capture: Capture) -> list[Launch]:
     roots = tree.nearest(mask, host["parent"].to_numpy(), start + host["duration_ns"].to_numpy(), calls, start[calls])
     of_root: dict[int, list[Launch]] = {}
     for one, root, step in zip(made, roots.tolist(), _steps(capture, start[calls]).tolist(), strict=True):
-        one.root = root if root >= 0 else -2 - step
+        one.root = root if root >= 0 else -2 - step if step >= 0 else OUTSIDE
         found = iteration_of(str(text.categories[text.codes[root]])) if root >= 0 else None
         one.batch = found.batch if found is not None else UNKNOWN
         one.order = len(of_root.setdefault(one.root, []))
@@ -78,10 +83,13 @@ def launches_of(capture: Capture) -> list[Launch]:
 
 
 def _steps(capture: Capture, at: Ints) -> Ints:
-    """Returns the recorded step that holds each time, -1 none."""
+    """Returns the recorded step that holds each time, -1 none; a recording without steps, which is one whole, has none."""
     begin, end = (capture.steps[name].to_numpy() for name in ("host_start_ns", "host_end_ns"))
+    if not len(begin):
+        return np.full(len(at), -1, np.int64)
     place = np.searchsorted(begin, at, side="right") - 1
-    return np.where((place >= 0) & (at < end[np.maximum(place, 0)]), place, -1)
+    row = np.maximum(place, 0)
+    return np.where((place >= 0) & (at < end[row]) & (capture.steps["number"].to_numpy()[row] >= 0), place, -1)
 
 
 class Names:
@@ -149,7 +157,10 @@ def find_all(launches: Sequence[Launch], sets: Sequence[GraphSet], names: Names)
     for own in of_root.values() if eager else ():
         without = [one for one in own if one.set is None]
         before = [one.why if named else "" for one in without]
-        if len(own) > 1 and len(without) == len(own):
+        if own[0].root == OUTSIDE:
+            for one in without:
+                _find(one, eager, names)
+        elif len(own) > 1 and len(without) == len(own):
             _find_pieces(own, eager, names)
         elif len(own) == 1 and without:
             _find(own[0], eager, names)

@@ -318,6 +318,12 @@ def test_an_iteration_without_graphs_stands_in_for_a_capture(tmp_path: Path) -> 
     # THEN its operators are those of one such iteration, marked as from an eager run
     assert [(r["how"], r["eager"], r["file"]) for r in launches(c)] == [(1, True, "eager.pt.trace.json")]
     assert operators(c)["aten::mm"] == (2, 6_000)
+    # AND launches in no iteration are each looked up by themselves: they need not belong together
+    bare = TraceBuilder()
+    for k in range(2):
+        replay(bare, TWO, 30_000 * k, 10_000 + 30_000 * k, root="")
+    alone = opened(bare.write(tmp_path / "bare" / "rank0.pt.trace.json"), capture=str(other))
+    assert [(r["how"], r["eager"], r["events"]) for r in launches(alone)] == [(1, True, 6)] * 2
     # AND beside a capture that agrees the capture is used
     captured = TraceBuilder(device="AMD Instinct MI300X")
     capture_window(captured, TWO, 0)

@@ -21,6 +21,7 @@ _LARGER: Final = {
     "vLLM": """vllm serve --compilation-config '{"cudagraph_capture_sizes": […]}'  # up to these batches, without --enforce-eager""",
     "SGLang": "python -m sglang.launch_server --cuda-graph-max-bs …  # up to these batches, without --disable-cuda-graph",
 }
+_WARM: Final = "# send some requests first, then POST /start_profile: what happens once stays out of the recording"
 _UNCUSTOM: Final = {
     "vLLM": """vllm serve --compilation-config '{"custom_ops": ["none"]}'  # Inductor writes them and fuses them with their neighbors""",
 }
@@ -42,6 +43,11 @@ def expert_fix(capture: Capture, name: str) -> str:
 def custom_fix(capture: Capture, name: str) -> str:
     """Returns one line of advice for small work of a custom operator in compiled code; "" for any other operator."""
     return _UNCUSTOM.get(engine_of(capture), _FUSED_BY_HAND) if _CUSTOM.match(name) else ""
+
+
+def warm_fix(capture: Capture) -> str:
+    """Returns how to record an engine that is warm; "" where none is known or it has no such address."""
+    return _WARM if engine_of(capture) in ("vLLM", "SGLang") else ""
 
 
 def eager_fix(capture: Capture) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.rules.engine import Answer, count_text, rule, time_text
 from tb_sol_plugin.metrics.rules.time.context import TimeContext
+from tb_sol_plugin.metrics.rules.time.engine_fixes import warm_fix
 from tb_sol_plugin.metrics.rules.time.host_code import quiet
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import WAITING, device_word, host_idle
@@ -95,7 +96,8 @@ def warm_up(context: TimeContext) -> Answer:
         words = f"in {calls} of operators{over}, most of it in `{name}` (the first call takes {took}, later ones {most_later})"
         parts.append((slow, words))
     text = ", ".join(f"{time_text(iv.length(part))} {words}" for part, words in parts)
-    return context.finding(f"The {device_word(capture)} idles {text}: first use, not a cost of every step.", idle=idle)
+    evidence = f"The {device_word(capture)} idles {text}: first use, not a cost of every step."
+    return context.finding(evidence, idle=idle, fix=warm_fix(capture))
 
 
 def _first_calls(context: TimeContext, others: iv.Spans) -> tuple[Ints, Ints, bool]:

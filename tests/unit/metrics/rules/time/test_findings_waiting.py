@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tb_sol_plugin.metrics.rules.time.context import time_context
 from tb_sol_plugin.metrics.rules.time.idle import _gaps
 from tb_sol_plugin.metrics.time.scope import scope
@@ -47,14 +49,17 @@ def test_a_wait_that_ends_before_the_gap_is_not_its_cause(tmp_path: Path) -> Non
     assert "host_sync" not in got and got["host_wait"].saving == 80_000
 
 
-def test_the_first_launch_of_a_kernel_loads_its_code(tmp_path: Path) -> None:
-    # GIVEN a launch of 300 ms whose kernel runs for the first time
-    t = step(1_000_000_000)
+@pytest.mark.parametrize(("engine", "fix"), [("", "schedule("), ("step[DECODE bs=8]", "/start_profile")])
+def test_the_first_launch_of_a_kernel_loads_its_code(engine: str, fix: str, tmp_path: Path) -> None:
+    # GIVEN a launch of 300 ms whose kernel runs for the first time, in a step of training or an iteration of an engine
+    t = TraceBuilder() if engine else step(1_000_000_000)
+    if engine:
+        t.annotation(engine, 0, 1_000_000_000)
     t.op("aten::relu", 0, 310_000_000)
     t.launch("a", at=0, start=300_000_000, duration=100_000_000, call_duration=300_000_000)
     t.launch("b", at=310_000_000, start=400_000_000, duration=600_000_000)
     finding = found(t, tmp_path)["warm_up"]
-    assert finding.saving == 300_000_000 and "schedule(" in finding.fix and "`cudaLaunchKernel`" in finding.evidence
+    assert finding.saving == 300_000_000 and fix in finding.fix and "`cudaLaunchKernel`" in finding.evidence
 
 
 def test_a_later_slow_launch_is_no_first_use(tmp_path: Path) -> None:
