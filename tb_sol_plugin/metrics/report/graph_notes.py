@@ -40,8 +40,10 @@ class Advice:
 ADVICE: Final = (
     Advice("SGLang", "start the server with --enable-profile-cuda-graph", "--disable-cuda-graph"),
     Advice(
-        "ATOM", "start the server with --enable-capture-profiling where ATOM runs here, as the spelling of the iterations is its own; in "
-        "a loop of one's own run what captures the graphs inside torch.profiler.profile(record_shapes=True, with_stack=True)", "--enforce-eager",
+        "ATOM",
+        "start the server with --enable-capture-profiling where ATOM runs here, as the spelling of the iterations is its own; in a loop of "
+        "one's own run what captures the graphs inside torch.profiler.profile(record_shapes=True, with_stack=True)",
+        "--enforce-eager",
     ),
     Advice(
         "vLLM", "run capture_model() of the model runner inside torch.profiler.profile(record_shapes=True, with_stack=True)",
