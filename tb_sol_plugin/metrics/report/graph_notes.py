@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from tb_sol_plugin.metrics.time.scope import engine_of
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.recordings import EAGER_RUN, GRAPH_CAPTURE
@@ -59,8 +60,7 @@ WHERE: Final = "and put the trace into a folder capture_traces beside this recor
 
 def advice_for(capture: Capture) -> str:
     """Returns how to record the capture of the graphs that are launched here."""
-    engines = set(capture.steps["engine"].astype(str)) - {""}
-    one = next((one for one in ADVICE if one.engine in engines), ADVICE[-1])
+    one = next((one for one in ADVICE if one.engine == engine_of(capture)), ADVICE[-1])
     return f"{one.how}, {WHERE}; a recording of the same program with {one.eager} serves too, named with --capture"
 
 
@@ -68,7 +68,7 @@ def kinds_notices(capture: Capture, rows: Sequence[int]) -> list[Notice]:
     """Returns that a mean over these steps mixes iterations of several kinds; nothing where they are of one."""
     own = capture.steps.iloc[list(rows)]
     kinds = own["kind"].astype(str).value_counts()
-    if not own["engine"].astype(str).any() or len(kinds) < 2:
+    if not engine_of(capture) or len(kinds) < 2:
         return []
     count = ", ".join(f"{human(int(n), 'count')} {kind}" for kind, n in kinds.items())
     text = f"Steps are iterations of inference: {count}. Means here mix them; Serving tells them apart."

@@ -10,7 +10,7 @@ import numpy as np
 from tb_sol_plugin.metrics.report.graph_notes import advice_for
 from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.breakdown import spans_of
-from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.metrics.time.scope import Scope, engine_of
 from tb_sol_plugin.metrics.work.joined import COUNTED, EXPLAINED
 from tb_sol_plugin.metrics.work.work import Work
 from tb_sol_plugin.model import schemas as S
@@ -109,7 +109,7 @@ def graph_notices(capture: Capture, done: Work, own: Ints) -> list[Notice]:
 
 
 def _how_to_name(capture: Capture) -> str:
-    if bool(arrays.where(capture.steps["engine"], bool).any()):
+    if engine_of(capture):
         return f"A recording of the captures would name them: {advice_for(capture)}."
     return "Run the loop inside sol.capture(logdir, model=model), or record some steps without graphs."
 

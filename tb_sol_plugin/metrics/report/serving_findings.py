@@ -14,6 +14,7 @@ import pandas as pd
 from tb_sol_plugin.metrics.report.graph_notes import advice_for
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import device_word
+from tb_sol_plugin.metrics.time.scope import engine_of
 from tb_sol_plugin.metrics.time.serving import EAGER, Serving, passed_ns
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -59,7 +60,7 @@ def serving_findings(capture: Capture, found: Serving, turning_point: int | None
     passed = float(frame["wall_ns"].sum() + np.nansum(frame["gap_ns"].to_numpy()[1:]))
     if not len(frame) or passed <= 0:
         return []
-    engine = str(capture.steps["engine"].iloc[0])
+    engine = engine_of(capture)
     decode = frame[(frame["kind"] == DECODE) & frame["complete"]]
     sampled = _sampled_on_host(capture)
     made = [

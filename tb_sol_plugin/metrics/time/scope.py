@@ -47,6 +47,11 @@ def source_of(capture: Capture) -> Source:
     return "both" if len(capture.tables["ledger"]) else "trace"
 
 
+def engine_of(capture: Capture) -> str:
+    """Returns the serving engine whose annotations the steps of a recording are, "" without one."""
+    return next((str(name) for name in capture.steps["engine"].unique() if name), "")
+
+
 def is_capture(capture: Capture) -> bool:
     """Returns whether this is a SOL capture alone: no operator events, the work in its ledger."""
     return capture.facts.source == SOL_CAPTURE

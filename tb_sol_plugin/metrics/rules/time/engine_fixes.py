@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from tb_sol_plugin.metrics.time.scope import engine_of
 from tb_sol_plugin.model.capture import Capture
 
 EXPERTS: Final = re.compile(r"moe|experts|matmul_ogs", re.IGNORECASE)
@@ -26,11 +27,6 @@ _UNCUSTOM: Final = {
     "vLLM": """vllm serve --compilation-config '{"custom_ops": ["none"]}'  # Inductor writes them and fuses them with their neighbors""",
 }
 _FUSED_BY_HAND: Final = "# each is one custom kernel already: only one that fuses it with its neighbors saves the launch and the traffic"
-
-
-def engine_of(capture: Capture) -> str:
-    """Returns the engine whose annotations the steps of a recording are, "" without one."""
-    return next((str(name) for name in capture.steps["engine"].unique() if name), "")
 
 
 def expert_fix(capture: Capture, name: str) -> str:
