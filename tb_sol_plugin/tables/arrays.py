@@ -54,6 +54,13 @@ def in_order(key: Ints) -> tuple[Ints, Places]:
     return values[order], rank[code]
 
 
+def ranges(first: npt.NDArray[np.integer], count: npt.NDArray[np.integer]) -> Ints:
+    """Returns `first[i], first[i] + 1, ...` for each i, `count[i]` numbers of each, one range after the other."""
+    ends = np.cumsum(count, dtype=np.int64)
+    out: Ints = np.repeat(first - ends + count, count) + np.arange(int(ends[-1]) if len(ends) else 0)
+    return out
+
+
 def ranked(values: npt.NDArray[np.integer], size: int) -> tuple[Ints, Ints, Rows]:
     """Returns (values that are there, ascending; the first row of each; per row the place of its value, -1 for one below 0).
 

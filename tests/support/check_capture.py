@@ -16,6 +16,7 @@ from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.items import slack_of
 from tb_sol_plugin.metrics.critical.parts import PARTS
 from tb_sol_plugin.metrics.critical.path import path_of
+from tb_sol_plugin.metrics.critical.window import window_of_steps
 from tb_sol_plugin.metrics.memory.budget import budget, totals
 from tb_sol_plugin.metrics.time.scope import complete_steps
 from tb_sol_plugin.metrics.time.scope import scope as scope_of
@@ -290,9 +291,9 @@ def _critical_path(c: Capture) -> None:
         start, length = path.start[mine], path.duration[mine]
         assert int(length.sum()) == end - begin and (length > 0).all(), "the critical path is as long as the step"
         assert (start[1:] == (start + length)[:-1]).all() and (not mine.any() or start[0] == begin), "its segments tile the step"
-    slack = slack_of(c, where)
-    held = path.edge[path.edge >= 0]
-    assert (slack >= 0).all() and not slack[graph.edges.target[held]].any(), "slack is never negative, and 0 on the path"
+    slack, window = slack_of(c, where), window_of_steps(c, where)
+    held = window.edge_places(path.edge[path.edge >= 0])
+    assert (slack >= 0).all() and not slack[window.target[held]].any(), "slack is never negative, and 0 on the path"
     answer = report(c, "critical_path")
     facts, classes, items = answer.facts, answer.table("classes"), answer.table("items")
     assert int(classes["time_ns"].sum()) == facts["path_ns"] == facts["duration_ns"]

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics.critical import passes
-from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.items import slack_of
 from tb_sol_plugin.metrics.critical.path import selected_path
+from tb_sol_plugin.metrics.critical.window import window_of_steps
 from tb_sol_plugin.metrics.report.gap_rows import from_step
 from tb_sol_plugin.metrics.report.notes import edge_notices
 from tb_sol_plugin.metrics.time import attribution as at
@@ -66,22 +66,22 @@ class SlackQuery(Query, kw_only=True, frozen=True):
 )
 def run(capture: Capture, query: SlackQuery) -> Report:
     where, path = selected_path(capture, query)
-    graph, slack = graph_of(capture), slack_of(capture, where)
-    nodes = graph.nodes
+    window, slack = window_of_steps(capture, where), slack_of(capture, where)
+    nodes, ends = window.graph.nodes, np.flatnonzero(window.happens)
+    node = window.in_graph(ends).astype(np.int64)
     side = query.side if len(capture.device) else "host"
     if side == "device":
-        rows = nodes.device
-        table, ends = capture.device, nodes.hosts + 2 * np.arange(len(rows), dtype=np.int64) + 1
+        some = (node >= nodes.hosts) & ((node - nodes.hosts) % 2 == 1)
+        table, rows = capture.device, nodes.device_rows(node[some]).astype(np.int32)
     else:
-        rows = np.flatnonzero(np.isin(at.host(capture).kind, (S.OPERATOR, S.CALL)) & (nodes.end >= 0))
-        table, ends = capture.host, nodes.end[rows].astype(np.int64)
-    inside = (graph.time[ends] > path.begin.min()) & (graph.time[ends] <= path.end.max())
-    rows, ends = rows[inside], ends[inside]
+        some = node < nodes.hosts
+        some[some] = ~nodes.opens[node[some]] & np.isin(at.host(capture).kind[nodes.row[node[some]]], (S.OPERATOR, S.CALL))
+        table, rows = capture.host, nodes.row[node[some]]
     start, length = (table[c].to_numpy()[rows] for c in ("start_ns", "duration_ns"))
-    order = np.argsort(start, kind="stable")
-    rows, ends, start, length = rows[order], ends[order], start[order], length[order]
-    late, held = slack[ends], np.zeros(len(graph.time), np.bool_)
-    held[graph.edges.target[path.edge[path.edge >= 0]]] = True
+    order = np.argsort(start, kind="stable") if side == "device" else np.lexsort((rows, start))
+    rows, ends, start, length = rows[order], ends[some][order], start[order], length[order]
+    late, held = slack[ends], np.zeros(len(window.time), np.bool_)
+    held[window.target[window.edge_places(path.edge[path.edge >= 0])]] = True
     on_path, known = held[ends], late < passes.NEVER
     off = known & ~on_path
     values: dict[str, Scalar] = {

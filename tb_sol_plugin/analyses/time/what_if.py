@@ -19,10 +19,10 @@ import pandas as pd
 
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.critical import changes as W
-from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.items import By, items, keys_of
 from tb_sol_plugin.metrics.critical.path import CLASSES, LABELS, selected_path
-from tb_sol_plugin.metrics.critical.replay import trust_of, window_of_steps
+from tb_sol_plugin.metrics.critical.replay import trust_of
+from tb_sol_plugin.metrics.critical.window import window_of_steps
 from tb_sol_plugin.metrics.report.notes import edge_notices
 from tb_sol_plugin.metrics.time.kernels import short_kernel_names
 from tb_sol_plugin.metrics.time.scope import Scope
@@ -186,8 +186,8 @@ def _curve(
         }
         figure = F.figure([bar], x=F.axis(unit), y=F.axis(autorange="reversed"), showlegend=False)
     else:
-        graph, window = graph_of(capture), window_of_steps(capture, where)
-        moved = [0 if s == 1 else window.moved_ns(W.lags(graph, chosen, query.change, s)) for s in SCALES]
+        window = window_of_steps(capture, where)
+        moved = [0 if s == 1 else window.moved_ns(W.lags(window, chosen, query.change, s)) for s in SCALES]
         took = [found.window - ns / steps for ns in moved]
         divisor, unit = F.time_scale(max(took))
         data: list[F.Plain] = [_line("by replay", took, divisor, "solid", "accent")]

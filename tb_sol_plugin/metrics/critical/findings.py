@@ -11,11 +11,11 @@ import numpy as np
 
 from tb_sol_plugin.metrics.critical import changes as W
 from tb_sol_plugin.metrics.critical.edges import EVENT, HANDOFF, SYNC
-from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.items import edge_items, items, keys_of
 from tb_sol_plugin.metrics.critical.parts import class_sums
 from tb_sol_plugin.metrics.critical.path import KERNEL_KINDS, LABELS, PLACE, path_of
-from tb_sol_plugin.metrics.critical.replay import trust_of, window_of_steps
+from tb_sol_plugin.metrics.critical.replay import trust_of
+from tb_sol_plugin.metrics.critical.window import window_of_steps
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import breakdown as B
 from tb_sol_plugin.metrics.time.frames import program_frames
@@ -73,7 +73,7 @@ class _Judge:
     def __init__(self, capture: Capture, where: Scope, error: float, step: str) -> None:
         self.selected = {"step": step} if step else {}
         self.capture, self.where = capture, where
-        self.graph, self.path = graph_of(capture), path_of(capture, where)
+        self.window, self.path = window_of_steps(capture, where), path_of(capture, where)
         self.steps = len(self.path.rows)
         total = int((self.path.end - self.path.begin).sum())
         self.step, self.error = total / self.steps, error * total / self.steps
@@ -99,7 +99,7 @@ class _Judge:
 
     def _saved(self, chosen: Mask, change: W.Change, scale: float) -> float:
         """Returns what a step takes less, ns."""
-        return window_of_steps(self.capture, self.where).moved_ns(W.lags(self.graph, chosen, change, scale)) / self.steps
+        return self.window.moved_ns(W.lags(self.window, chosen, change, scale)) / self.steps
 
     def _of_classes(self, rule: str) -> Finding | None:
         least, classes = SHARES[rule]
@@ -113,19 +113,19 @@ class _Judge:
 
     def _syncs(self) -> list[Finding]:
         """Returns the operators, or calls outside of any, whose waits for the device are on the path."""
-        edges, nodes = self.graph.edges, self.graph.nodes
-        held = self.path.edge[self.path.edge >= 0]
-        on_path = np.unique(held[edges.kind[held] == SYNC])
+        window, nodes = self.window, self.window.graph.nodes
+        held = window.edge_places(self.path.edge[self.path.edge >= 0])
+        on_path = np.unique(held[window.kind[held] == SYNC])
         if not len(on_path):
             return []
-        waits = np.flatnonzero(edges.kind == SYNC)
-        call = nodes.row[edges.target[waits]]
+        waits = np.flatnonzero(window.kind == SYNC)
+        call = nodes.row[window.in_graph(window.target[waits])]
         around = at.nearest(self.capture, S.OPERATOR, call)
         names = arrays.pick(self.capture.host["name"], np.where(around >= 0, around, call))
         own = names[np.isin(waits, on_path)]
         out = []
         for name in dict.fromkeys(own.tolist()):
-            chosen = np.zeros(len(edges), np.bool_)
+            chosen = np.zeros(len(window.kind), np.bool_)
             chosen[waits[names == name]] = True
             saved = self._saved(chosen, "syncs", 0.0)
             count = int((own == name).sum())
@@ -165,7 +165,7 @@ class _Judge:
         share = float(self.share[PLACE[name]])
         if share < least:
             return None
-        saved = self._saved(self.graph.edges.kind == kind, "item", 0.0)
+        saved = self._saved(self.window.kind == kind, "item", 0.0)
         evidence = f"{human(share, 'ratio')} of the critical path; the saving is that of no time for them."
         query = {"change": "item", "by": "class", "item": LABELS[name], "scale": "0"}
         return self._finding(rule, saved, f"{LABELS[name]} hold the step", evidence, fix, "norm", query)
@@ -179,7 +179,7 @@ class _Judge:
         time = arrays.exact_sums(keys.device[rows], self.capture.device["duration_ns"].to_numpy()[rows], len(keys.names))
         whole = int(time.sum())
         hot = [code for code in np.argsort(-time, kind="stable")[:20].tolist() if time[code] > HOT * whole > 0]
-        of_edge = edge_items(self.capture, self.graph, keys, "kernel") if hot else np.zeros(0, np.int64)
+        of_edge = edge_items(self.capture, self.window, keys, "kernel") if hot else np.zeros(0, np.int64)
         out = []
         for code in hot:
             saved = self._saved(of_edge == code, "item", 0.0)

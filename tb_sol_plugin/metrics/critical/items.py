@@ -11,7 +11,6 @@ import pandas as pd
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical import passes
 from tb_sol_plugin.metrics.critical.edges import DEVICE, HOST
-from tb_sol_plugin.metrics.critical.graph import Graph, graph_of
 from tb_sol_plugin.metrics.critical.path import (
     CLASSES,
     LABELS,
@@ -23,7 +22,7 @@ from tb_sol_plugin.metrics.critical.path import (
     inside_ranges,
     path_of,
 )
-from tb_sol_plugin.metrics.critical.replay import window_of_steps
+from tb_sol_plugin.metrics.critical.window import Window, window_of_steps
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model import schemas as S
@@ -127,7 +126,7 @@ def items(capture: Capture, where: Scope, by: By, phase: str = "") -> pd.DataFra
 
 
 def _items(capture: Capture, where: Scope, by: By, phase: str) -> pd.DataFrame:
-    graph, path, keys = graph_of(capture), path_of(capture, where), keys_of(capture, by)
+    window, path, keys = window_of_steps(capture, where), path_of(capture, where), keys_of(capture, by)
     path = inside_ranges(capture, path, phase) if phase else path
     works = keys.latency[path.kind] < 0
     code = np.where(works, 0, keys.latency[path.kind])
@@ -146,9 +145,9 @@ def _items(capture: Capture, where: Scope, by: By, phase: str) -> pd.DataFrame:
     kind = np.zeros(size, np.int64)
     ascending = np.argsort(sums, kind="stable")
     kind[pair[ascending] // len(CLASSES)] = pair[ascending] % len(CLASSES)  # the class with most time is written last
-    of_edge = edge_items(capture, graph, keys, by)
-    total, slack = _totals(capture, where, graph, of_edge, size)
-    half, zero = _saved(capture, where, graph, of_edge, rows)
+    of_edge = edge_items(capture, window, keys, by)
+    total, slack = _totals(capture, where, window, of_edge, size)
+    half, zero = _saved(window, of_edge, rows)
     return pd.DataFrame({
         "name": keys.names.take(rows).to_numpy(object), "kind": kind[rows], "time_ns": time[rows],
         "segments": np.bincount(code, minlength=size)[rows],
@@ -157,55 +156,53 @@ def _items(capture: Capture, where: Scope, by: By, phase: str) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def edge_items(capture: Capture, graph: Graph, keys: Keys, by: By) -> Rows:
-    """Returns the item that the time of each edge counts for; -1 of waits of threads, and of time in which nothing was recorded."""
-    return memo(capture, ("critical.edge_items", by), lambda: _edge_items(graph, keys))
+def edge_items(capture: Capture, window: Window, keys: Keys, by: By) -> Rows:
+    """Returns the item that the time of each edge of a window counts for; -1 of waits of threads, and of time in which nothing was
+    recorded."""
+    if window.edges is None:  # of the whole graph
+        return memo(capture, ("critical.edge_items", by), lambda: _edge_items(window, keys))
+    return _edge_items(window, keys)
 
 
-def _edge_items(graph: Graph, keys: Keys) -> Rows:
-    edges, nodes = graph.edges, graph.nodes
-    out = np.full(len(edges), -1, np.int32)
+def _edge_items(window: Window, keys: Keys) -> Rows:
+    nodes = window.graph.nodes
+    out = np.full(len(window.kind), -1, np.int32)
     for kind, name in OF_KIND.items():
-        out[edges.kind == kind] = keys.latency[PLACE[name]]
-    runs = edges.kind == DEVICE
-    out[runs] = keys.device[nodes.device_rows(edges.target[runs])]
-    works = np.flatnonzero((edges.kind == HOST) & graph.works)
-    row = nodes.inside[edges.target[works] - 1]
+        out[window.kind == kind] = keys.latency[PLACE[name]]
+    runs = window.kind == DEVICE
+    out[runs] = keys.device[nodes.device_rows(window.in_graph(window.target[runs]))]
+    works = np.flatnonzero((window.kind == HOST) & window.works)
+    row = nodes.inside[window.in_graph(window.target[works]) - 1]
     out[works] = np.where(row >= 0, keys.host[row], -1)  # time in which nothing was recorded is nobody's
     return out
 
 
-def _totals(capture: Capture, where: Scope, graph: Graph, of_edge: Rows, size: int) -> tuple[Ints, Ints]:
+def _totals(capture: Capture, where: Scope, window: Window, of_edge: Rows, size: int) -> tuple[Ints, Ints]:
     """Returns per item (time of its work in the steps, -1 of what is no work; median slack of what is not on the path, -1 none)."""
-    path = path_of(capture, where)
-    edges = graph.edges
-    moment = graph.time[edges.target]
-    inside = (moment > path.begin.min()) & (moment <= path.end.max())
-    work = np.flatnonzero(inside & (of_edge >= 0) & np.isin(edges.kind, (HOST, DEVICE)))
+    work = np.flatnonzero(window.inside & (of_edge >= 0) & np.isin(window.kind, (HOST, DEVICE)))
     total = np.full(size, -1, np.int64)
-    sums = arrays.exact_sums(of_edge[work], graph.lag[work], size)
+    sums = arrays.exact_sums(of_edge[work], window.lag[work], size)
     known = np.bincount(of_edge[work], minlength=size) > 0
     total[known] = sums[known]
-    late = slack_of(capture, where)[edges.target[work]]
+    late = slack_of(capture, where)[window.target[work]]
     off = (late > 0) & (late < passes.NEVER)
     median = arrays.medians(of_edge[work][off], late[off], size)
     return total, np.where(np.isfinite(median), np.nan_to_num(median), -1).astype(np.int64)
 
 
 def slack_of(capture: Capture, where: Scope) -> Ints:
-    """Returns by how much each node may be late without a delay of the end of a step of the selection."""
+    """Returns by how much each node of the window of a selection may be late without a delay of the end of one of its steps."""
 
     def make() -> Ints:
         finals = finals_of(capture, path_of(capture, where))
-        return graph_of(capture).slack(finals.node, finals.at)
+        return window_of_steps(capture, where).slack(finals.node, finals.at)
 
     return memo(capture, ("critical.slack", where.rows), make)
 
 
-def _saved(capture: Capture, where: Scope, graph: Graph, of_edge: Rows, rows: Ints) -> tuple[Ints, Ints]:
+def _saved(window: Window, of_edge: Rows, rows: Ints) -> tuple[Ints, Ints]:
     """Returns what the steps take less where each item takes half of its time, and none; -1 for items that are not replayed."""
     half, zero = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
-    window = window_of_steps(capture, where)
     count = max(min(MOST_REPLAYED, EDGES_REPLAYED // max(window.size, 1)), LEAST_REPLAYED)
     place = np.full(max(int(of_edge.max(initial=-1)), int(rows.max(initial=-1))) + 2, -1, np.int64)  # the last for none
     place[rows[:count]] = np.arange(min(count, len(rows)))

@@ -30,7 +30,7 @@ from tb_sol_plugin.metrics.critical.graph import Graph, graph_of
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import breakdown as B
 from tb_sol_plugin.metrics.time.kernels import kinds_at
-from tb_sol_plugin.metrics.time.scope import Scope, complete_steps, scope
+from tb_sol_plugin.metrics.time.scope import Scope, complete_steps, device_rows, scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -167,12 +167,14 @@ def _finals(capture: Capture, path: Path) -> Finals:
     if not len(found[0][0]) and nodes.hosts:
         last = np.append(np.flatnonzero(nodes.begins)[1:], nodes.hosts) - 1
         found.append((last, np.full(len(last), rows[-1])))
-    step = capture.device["step"].to_numpy()[nodes.device]
-    inside = np.flatnonzero(np.isin(step, rows) if (host >= 0).any() else np.ones(len(step), np.bool_))
-    order = inside[np.lexsort((graph.work.end[inside], nodes.stream[inside], step[inside]))]
-    pair = np.stack((step[order], nodes.stream[order]))
-    final = order[np.flatnonzero(np.append((pair[:, 1:] != pair[:, :-1]).any(axis=0), True))] if len(order) else order
-    found.append((nodes.hosts + 2 * final + 1, step[final] if (host >= 0).any() else np.full(len(final), rows[-1])))
+    inside = np.sort(nodes.place[device_rows(capture, rows)]) if (host >= 0).any() else np.arange(len(nodes.device))
+    step = capture.device["step"].to_numpy()[nodes.device[inside]]
+    order = np.lexsort((graph.work.end[inside], nodes.stream[inside], step))
+    step, order = step[order], inside[order]
+    pair = np.stack((step, nodes.stream[order]))
+    ends = np.flatnonzero(np.append((pair[:, 1:] != pair[:, :-1]).any(axis=0), True)) if len(order) else order
+    final = order[ends]
+    found.append((nodes.hosts + 2 * final + 1, step[ends] if (host >= 0).any() else np.full(len(final), rows[-1])))
     found.append((path.ends, rows))
     node, of = (np.concatenate([part[i] for part in found]).astype(np.int64) for i in (0, 1))
     at_end = path.end[np.searchsorted(rows, of)]
@@ -198,32 +200,48 @@ class _Segments(NamedTuple):
     late: Ints
 
 
-def _segments(capture: Capture, graph: Graph, ends: Ints, begin: Ints, end: Ints) -> _Segments:
+@dataclass(frozen=True)
+class Walked:
+    """A graph, or a part of it, as a path goes over it. time, source, lag, binding: as in `Graph`, of the part.
+
+    nodes, edges: those of the graph that the part's are; None where it is all of it.
+    """
+
+    graph: Graph
+    time: Ints
+    source: Rows
+    lag: Ints
+    binding: Rows
+    nodes: Rows | None = None
+    edges: Rows | None = None
+
+
+def _segments(capture: Capture, of: Walked, ends: Ints, begin: Ints, end: Ints) -> _Segments:
     walks = [
-        passes.walk(graph.time, graph.edges.source, graph.binding, last, low)[::-1]
+        passes.walk(of.time, of.source, of.binding, last, low)[::-1]
         for last, low in zip(ends.tolist(), begin.tolist(), strict=True)
     ]
     size = np.array([len(w) for w in walks], np.int64)
     node = np.concatenate([np.zeros(0, np.int32), *walks]).astype(np.int64)
     step = np.repeat(np.arange(len(ends)), size)
-    time = graph.time[node]
+    time = of.time[node]
     first = np.concatenate(([0], np.cumsum(size)[:-1])) if len(size) else np.zeros(0, np.int64)
     since = np.concatenate(([0], time[:-1]))[: len(time)]
     since[first] = begin
     since = np.maximum(since, begin[step])
-    edge = graph.binding[node].astype(np.int64)
+    edge = of.binding[node].astype(np.int64)
     edge[first] = -1  # what holds the first moment is of the time before the step
     duration = np.minimum(time, end[step]) - since
-    held = _held(graph, edge)
+    held = _held(of, edge)
     excess = np.minimum(_excess(held), np.maximum(duration, 0))
-    kind, host, device = _described(capture, graph, node, edge, held)
-    late = np.maximum(end - graph.time[ends], 0)
+    kind, host, device = _described(capture, of, node, edge, held)
+    late = np.maximum(end - of.time[ends], 0)
     return _Segments(step, since, duration - excess, excess, kind, edge, host, device, held, late)
 
 
-def sums_along(capture: Capture, graph: Graph, last: int, begin: int, end: int) -> tuple[Ints, Ints]:
+def sums_along(capture: Capture, of: Walked, last: int, begin: int, end: int) -> tuple[Ints, Ints]:
     """Returns (ns of each class on the path from a node back to a time, the edges on it, -1 for none), as `walked` does."""
-    own = _segments(capture, graph, *(np.array([value], np.int64) for value in (last, begin, end)))
+    own = _segments(capture, of, *(np.array([value], np.int64) for value in (last, begin, end)))
     out = arrays.exact_sums(own.kind, np.maximum(own.explained, 0), len(CLASSES))
     out[PLACE["unexplained"]] += own.excess.sum()
     out[PLACE["window"]] += own.late.sum()
@@ -232,7 +250,7 @@ def sums_along(capture: Capture, graph: Graph, last: int, begin: int, end: int) 
 
 def walked(capture: Capture, graph: Graph, rows: Ints, ends: Ints, begin: Ints, end: Ints) -> Path:
     """Returns the paths from some nodes back to a time each. rows: what each is called. end: when each ends, no earlier than its node."""
-    own = _segments(capture, graph, ends, begin, end)
+    own = _segments(capture, Walked(graph, graph.time, graph.edges.source, graph.lag, graph.binding), ends, begin, end)
     # what is not explained of a segment, and the part of a step after its last moment, are segments of their own
     held, more = own.held, own.excess > 0
     pieces = (own.explained > 0) + more.astype(np.int64)
@@ -268,13 +286,15 @@ class _Held(NamedTuple):
     least: Ints
 
 
-def _held(graph: Graph, edge: Ints) -> _Held:
+def _held(of: Walked, edge: Ints) -> _Held:
     some = edge >= 0
     if not some.any():
         return _Held(np.full(len(edge), -1, np.int64), np.full(len(edge), -1, np.int8), *(np.zeros(len(edge), np.int64) for _ in range(2)))
-    edges, safe = graph.edges, np.maximum(edge, 0)
+    edges, safe = of.graph.edges, np.maximum(edge, 0)
+    lag = np.where(some, of.lag[safe], 0)
+    safe = safe if of.edges is None else of.edges[safe]
     return _Held(
-        np.where(some, edges.kind[safe], -1).astype(np.int64), np.where(some, edges.evidence[safe], -1), np.where(some, graph.lag[safe], 0),
+        np.where(some, edges.kind[safe], -1).astype(np.int64), np.where(some, edges.evidence[safe], -1), lag,
         np.where(some, edges.least[safe], 0),
     )  # fmt: skip
 
@@ -287,17 +307,27 @@ def _last_nodes(capture: Capture, graph: Graph, rows: Ints, end: Ints) -> Ints:
     if len(nodes.end):
         own = np.where(host >= 0, nodes.end[np.maximum(host, 0)], -1)
         out = np.where((own >= 0) & (time[np.maximum(own, 0)] == end), own, out)
-    step = capture.device["step"].to_numpy()[nodes.device]
-    last = np.lexsort((graph.work.end, step))
-    place = np.searchsorted(step[last], rows, side="right") - 1
-    found = last[np.maximum(place, 0)] if len(last) else np.zeros(len(rows), np.int64)
-    if len(last):
-        good = (place >= 0) & (step[found] == rows) & (graph.work.end[found] == end)
-        out = np.where(good, nodes.hosts + 2 * found + 1, out)
+    found = _last_work(capture, graph)[rows].astype(np.int64) if len(nodes.device) else np.full(len(rows), -1, np.int64)
+    good = found >= 0
+    good[good] = graph.work.end[found[good]] == end[good]
+    out = np.where(good, nodes.hosts + 2 * found + 1, out)
     none = np.flatnonzero(out < 0)
     if len(none):
         out[none] = _last_until(time, end[none])
     return np.asarray(out, np.int64)
+
+
+def _last_work(capture: Capture, graph: Graph) -> Rows:
+    """Returns the device event of each step that ends last, by its place among the nodes; -1 for none."""
+
+    def make() -> Rows:
+        step = capture.device["step"].to_numpy()[graph.nodes.device]
+        order = np.lexsort((graph.work.end, step))
+        out = np.full(len(capture.steps) + 1, -1, np.int32)  # the last for work of no step
+        out[step[order]] = order  # the last one is written last
+        return out[:-1]
+
+    return memo(capture, ("critical.last_work",), make)
 
 
 def _last_until(time: Ints, until: Ints) -> Ints:
@@ -313,9 +343,10 @@ def _last_until(time: Ints, until: Ints) -> Ints:
     return np.where(before >= 0, node[before], int(time.argmin()))
 
 
-def _described(capture: Capture, graph: Graph, node: Ints, edge: Ints, held: _Held) -> tuple[Ints, Ints, Ints]:
+def _described(capture: Capture, of: Walked, node: Ints, edge: Ints, held: _Held) -> tuple[Ints, Ints, Ints]:
     """Returns (class, host row, device row) of the segments that end at nodes."""
-    nodes = graph.nodes
+    nodes, time = of.graph.nodes, of.time[node]
+    node = node if of.nodes is None else of.nodes[node].astype(np.int64)
     host, device = np.full(len(node), -1, np.int64), np.full(len(node), -1, np.int64)
     on_device = node >= nodes.hosts
     device[on_device] = nodes.device_rows(node[on_device])
@@ -324,7 +355,7 @@ def _described(capture: Capture, graph: Graph, node: Ints, edge: Ints, held: _He
     ends = ~on_device & ~works
     host[ends] = nodes.row[node[ends]]
     out = np.full(len(node), PLACE["window"], np.int64)
-    out[edge < 0] = np.where(_wakes(graph, node[edge < 0]), PLACE["unexplained"], PLACE["window"])
+    out[edge < 0] = np.where(_wakes(of.graph, node[edge < 0], time[edge < 0]), PLACE["unexplained"], PLACE["window"])
     out[works] = host_classes(capture)[host[works]]  # the last of the table for -1
     out[works & (held.lag > held.least)] = PLACE["wait_overhead"]
     runs = held.kind == DEVICE
@@ -334,12 +365,12 @@ def _described(capture: Capture, graph: Graph, node: Ints, edge: Ints, held: _He
     return out, host, device
 
 
-def _wakes(graph: Graph, node: Ints) -> Mask:
+def _wakes(graph: Graph, node: Ints, time: Ints) -> Mask:
     """Returns which of some nodes that nothing holds belong to threads that began in the recording, or to launched work: why then?"""
-    on_host = node < graph.nodes.hosts
+    on_host, earliest = node < graph.nodes.hosts, graph.time.min(initial=0)
     begins = np.append(graph.nodes.begins, False)[np.where(on_host, node, -1)]
     launched = graph.work.call[np.where(on_host, 0, (node - graph.nodes.hosts) // 2)] >= 0 if len(graph.work.call) else on_host & False
-    return np.where(on_host, begins & (graph.time[node] > graph.time.min(initial=0)), launched)
+    return np.where(on_host, begins & (time > earliest), launched)
 
 
 def _excess(held: _Held) -> Ints:

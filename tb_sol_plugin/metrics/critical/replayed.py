@@ -16,7 +16,8 @@ from tb_sol_plugin.metrics import memo_under
 from tb_sol_plugin.metrics.critical.edges import DEVICE
 from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.path import path_of
-from tb_sol_plugin.metrics.critical.replay import Window, trust_of, window_of_steps
+from tb_sol_plugin.metrics.critical.replay import trust_of
+from tb_sol_plugin.metrics.critical.window import Window, window_of_steps
 from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, combined_ns, ranked
 from tb_sol_plugin.metrics.rules.time import time_findings
 from tb_sol_plugin.metrics.time.scope import Scope, complete_steps, is_capture
@@ -30,7 +31,7 @@ from tb_sol_plugin.tables.arrays import Floats, Ints, Rows
 class Replayed:
     """Findings with the savings of a replay, in order. grade: of the critical path; "" where nothing was replayed: savings are at most.
 
-    error_ns: of a saving, per step. taken: what each takes of which edges of the graph, ns, by its id.
+    error_ns: of a saving, per step. taken: what each takes of which edges of the window, ns, by its id.
     """
 
     found: list[Finding]
@@ -49,7 +50,7 @@ class Replayed:
         """Returns what some of them save together, per step: replayed at once, else the sum of what they save at most."""
         if self.window is None:
             return combined_ns(some)
-        lag = self.window.graph.lag.copy()
+        lag = self.window.lag.copy()
         for one in some:
             edge, ns = self.taken[one.id]
             np.subtract.at(lag, edge, ns)
@@ -74,14 +75,15 @@ def replayed(capture: Capture, part: Scope, waterfall: Waterfall, found: Sequenc
     trust = trust_of(capture, where)
     if trust.grade == "poor":
         return Replayed(ranked(found))
-    graph, window, path = graph_of(capture), window_of_steps(capture, where), path_of(capture, where)
-    runs = np.flatnonzero(graph.edges.kind == DEVICE)
-    row = graph.nodes.device_rows(graph.edges.target[runs])
-    holds = path.edge >= 0
-    edge, start, stop = path.edge[holds], path.start[holds], (path.start + path.duration)[holds]
+    window, path = window_of_steps(capture, where), path_of(capture, where)
+    runs = np.flatnonzero(window.kind == DEVICE)
+    row = window.graph.nodes.device_rows(window.in_graph(window.target[runs]))
+    of_path = window.edge_places(path.edge)
+    holds = of_path >= 0
+    edge, start, stop = of_path[holds], path.start[holds], (path.start + path.duration)[holds]
     steps = len(path.rows)
     step_ns = int((path.end - path.begin).sum()) / steps
-    out, taken, lag = [], {}, graph.lag.copy()
+    out, taken, lag = [], {}, window.lag.copy()
     for one in found:
         removed = np.rint(_of_device(capture, owner, one)[row]).astype(np.int64)
         some = np.flatnonzero(removed)
@@ -91,7 +93,7 @@ def replayed(capture: Capture, part: Scope, waterfall: Waterfall, found: Sequenc
         np.subtract.at(lag, edges, ns)
         lag[edges] = np.maximum(lag[edges], 0)
         saved = min(max(round(window.moved_ns(lag) / steps), 0), one.saving)
-        lag[edges] = graph.lag[edges]
+        lag[edges] = window.lag[edges]
         taken[one.id] = edges.astype(np.int32), ns
         out.append(replace(one, saving=saved, removed=one.saving, hidden=saved < LEAST * step_ns))
     return Replayed(ranked(out), trust.grade, round(trust.error * step_ns), steps, window, taken)

@@ -285,11 +285,25 @@ def _begins(capture: Capture) -> list[int]:
     return [*([0] if len(thread) else []), *(np.flatnonzero(thread[1:] != thread[:-1]) + 1).tolist()]
 
 
-def _of_steps(capture: Capture, rows: npt.NDArray[np.integer] | tuple[int, ...]) -> Mask:
+def _of_steps(capture: Capture, rows: npt.ArrayLike) -> Mask:
     """Returns per device row whether it is of one of some steps."""
-    chosen = np.zeros(len(capture.steps) + 1, np.bool_)  # the last for -1
-    chosen[list(rows)] = True
-    return np.asarray(chosen[capture.device["step"].to_numpy()], np.bool_)
+    out = np.zeros(len(capture.device), np.bool_)
+    out[device_rows(capture, rows)] = True
+    return out
+
+
+def device_rows(capture: Capture, rows: npt.ArrayLike) -> Rows:
+    """Returns the device rows of some steps, step by step; `rows` are those of `steps`."""
+    order, first = memo(capture, ("scope.device_rows",), lambda: _by_step(capture))
+    wanted = np.asarray(rows, np.int64)
+    return order[arrays.ranges(first[wanted], first[wanted + 1] - first[wanted])].astype(np.int64)
+
+
+def _by_step(capture: Capture) -> tuple[npt.NDArray[np.int32], Rows]:
+    """Returns (device rows by step, those of no step first; where each step begins in it, and where the last ends)."""
+    step = capture.device["step"].to_numpy()
+    order = np.argsort(step, kind="stable").astype(np.int32)
+    return order, np.searchsorted(step[order], np.arange(len(capture.steps) + 1))
 
 
 def in_steps(capture: Capture, where: Scope) -> Mask:

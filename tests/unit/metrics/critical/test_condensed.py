@@ -9,7 +9,7 @@ import pytest
 
 from tb_sol_plugin.metrics.critical import passes
 from tb_sol_plugin.metrics.critical.condensed import condensed
-from tb_sol_plugin.metrics.critical.replay import pieces_of
+from tb_sol_plugin.metrics.critical.window import pieces_of
 from tb_sol_plugin.tables.compiled import Loop
 from tb_sol_plugin.tables.order import topological_order
 
