@@ -23,9 +23,7 @@ Coded: TypeAlias = "pd.Categorical[Any]"
 def numbered(key: Ints) -> tuple[Ints, Ints]:
     """Returns (group per row, first row per group) of equal keys, in order of first appearance."""
     code, unique = pd.factorize(key)
-    first = np.zeros(len(unique), np.int64)
-    first[code[::-1]] = np.arange(len(code))[::-1]
-    return code.astype(np.int64), first
+    return code.astype(np.int64, copy=False), first_of(code, len(unique)).astype(np.int64, copy=False)
 
 
 def factorize(columns: Sequence[npt.NDArray[np.integer]]) -> tuple[Ints, Ints]:
@@ -145,11 +143,24 @@ def each(values: Objects, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
 
 def together(*keys: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
     """Returns one number per row, the same for rows that are equal in every key (nan is equal to nan), in order of first use."""
-    code = np.asarray(pd.factorize(keys[0], use_na_sentinel=False)[0], np.int64)
-    for key in keys[1:]:
-        part, distinct = pd.factorize(key, use_na_sentinel=False)
-        code = np.asarray(pd.factorize(code * max(len(distinct), 1) + part)[0], np.int64)
-    return code
+    if not len(keys[0]):
+        return np.zeros(0, np.int64)
+    parts = [k.astype(np.int64, copy=False) if _whole(k) else pd.factorize(k, use_na_sentinel=False)[0] for k in keys]
+    code, count = np.zeros(len(keys[0]), np.int64), 1
+    for part in parts:
+        low, high = int(part.min()), int(part.max())
+        if count * (high - low + 1) >= _MOST:
+            code, distinct = pd.factorize(code)
+            part, values = pd.factorize(part)
+            count, low, high = len(distinct), 0, len(values) - 1
+        code = code * (high - low + 1) + (part - low)
+        count *= high - low + 1
+    return np.asarray(pd.factorize(code)[0], np.int64)
+
+
+def _whole(key: npt.NDArray[np.generic]) -> bool:
+    """Whether a key is of whole numbers that an int64 holds."""
+    return key.dtype.kind in "bi" or (key.dtype.kind == "u" and key.dtype.itemsize < 8)
 
 
 def first_of(code: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.intp]:
@@ -162,9 +173,13 @@ def first_of(code: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.intp]:
 def pick(column: pd.Series, rows: npt.ArrayLike) -> Objects:
     """Returns texts at rows, "" for none, and for row -1."""
     text, wanted = coded(column), np.asarray(rows, np.int64)
-    used, place = np.unique(np.where(wanted >= 0, text.codes[wanted], -1), return_inverse=True)
-    names = np.array([str(text.categories[code]) if code >= 0 else "" for code in used.tolist()], dtype=object)
-    return np.asarray(names[place.reshape(-1)], object) if len(used) else names
+    if not len(wanted):
+        return np.zeros(0, object)
+    used, place = in_order(np.where(wanted >= 0, text.codes[wanted], -1).astype(np.int64))
+    names = np.full(len(used), "", object)
+    known = used >= 0
+    names[known] = [str(name) for name in text.categories.take(used[known]).tolist()]
+    return names[place]
 
 
 def at(column: pd.Series, rows: npt.NDArray[np.integer]) -> Coded:
@@ -178,7 +193,7 @@ def at(column: pd.Series, rows: npt.NDArray[np.integer]) -> Coded:
 def from_codes(code: npt.NDArray[np.integer], texts: Sequence[str] | npt.NDArray[np.generic] | pd.Index) -> Coded:
     """Returns texts by their code, dictionary-encoded; -1 is none."""
     categories = texts if isinstance(texts, pd.Index) else pd.Index(texts, dtype=object)
-    return pd.Categorical.from_codes(code, categories)  # type: ignore[call-overload, no-any-return]
+    return pd.Categorical.from_codes(code, categories, validate=False)  # type: ignore[call-overload, no-any-return]
 
 
 def labels(code: npt.NDArray[np.integer], names: Sequence[str | None] | Objects) -> Coded:
@@ -218,22 +233,23 @@ def medians(code: npt.NDArray[np.integer], values: npt.NDArray[np.generic], coun
     """Returns the median of the values of each code below `count`, NaN where a code has none; values are known."""
     size = np.bincount(code, minlength=count)
     begin = np.cumsum(size) - size
-    ordered = _ordered_within(code, values, count).astype(np.float64)
     out = np.full(count, np.nan)
     some = np.flatnonzero(size)
-    low, high = begin[some] + (size[some] - 1) // 2, begin[some] + size[some] // 2
-    out[some] = np.where(low == high, ordered[low], (ordered[low] + ordered[high]) / 2)
+    places = np.concatenate((begin[some] + (size[some] - 1) // 2, begin[some] + size[some] // 2))
+    low, high = np.split(_ordered_within(code, values, count, places).astype(np.float64), 2)
+    out[some] = np.where(low == high, low, (low + high) / 2)
     return out
 
 
-def _ordered_within(code: npt.NDArray[np.integer], values: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
-    """Returns values by code, ascending within each."""
+def _ordered_within(code: npt.NDArray[np.integer], values: npt.NDArray[Any], count: int, places: Places) -> npt.NDArray[Any]:
+    """Returns what stands at some places among values by code, ascending within each."""
     if values.dtype.kind in "iu" and len(values):
         low, stride = int(values.min()), int(values.max()) - int(values.min()) + 1
         if count * stride < _MOST:  # one number per pair: numbers alone are sorted in a fraction of the time
-            pair = np.sort(code.astype(np.int64) * stride + (values.astype(np.int64) - low))
-            return pair % stride + low
-    return values[np.lexsort((values, code))]
+            pair = code.astype(np.int64) * stride + (values.astype(np.int64) - low)
+            pair.sort()
+            return pair[places] % stride + low
+    return values[np.lexsort((values, code))[places]]
 
 
 def exact_sums(code: npt.NDArray[np.integer], values: npt.NDArray[np.integer], count: int) -> Ints:

@@ -49,9 +49,14 @@ class Loop:
         """The types of arguments that it has been compiled or loaded for in this process."""
         return self._made.signatures if self._made else []
 
+    @property
+    def loaded(self) -> bool:
+        """Whether it has been compiled or loaded in this process, for any types of arguments."""
+        return self._made is not None and bool(self._made.overloads)
+
     def of(self, size: int, pays: int) -> Any:
         """Returns the compiled loop where it is loaded already, or `size` is above `pays`, where loading it pays; else the plain one."""
-        return self if size > pays or self.signatures else self.py_func
+        return self if size > pays or self.loaded else self.py_func
 
     @property
     def _numba_type_(self) -> Any:
@@ -98,6 +103,8 @@ def fixed(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
     pandas hands out arrays of which some may be written to and some not; numba compiles and loads a loop once for each mixture of them.
     """
+    if type(values) is np.ndarray and values.dtype == dtype and not values.flags.writeable and values.flags.c_contiguous:
+        return values
     out = np.ascontiguousarray(values, dtype).view()
     out.flags.writeable = False
     return out

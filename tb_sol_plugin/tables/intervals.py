@@ -128,7 +128,7 @@ def covered_until(spans: Spans, at: npt.ArrayLike, before: Int | None = None) ->
 def overlap_with(start: npt.ArrayLike, end: npt.ArrayLike, spans: Spans) -> Int:
     """Returns length of each interval `[start, end)` (any, not a clean set) that `spans` covers; 0 for an empty interval."""
     first, last = np.asarray(start, np.int64), np.asarray(end, np.int64)
-    if len(first) > (MANY if cover_kernel.signatures else LOADING_PAYS):
+    if len(first) > (MANY if cover_kernel.loaded else LOADING_PAYS):
         covered: Int = cover_kernel(*_arrays((first, last)), *_arrays(spans))
         return covered
     return np.asarray(np.maximum(covered_until(spans, last) - covered_until(spans, first), 0), np.int64)

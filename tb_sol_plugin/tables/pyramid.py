@@ -312,7 +312,7 @@ def build(order: npt.NDArray[np.uint32], bounds: Longs, start: Longs, duration: 
     count = len(order)
     if not count:
         return ()
-    compiled_pays = count > LOADING_PAYS or bool(join_kernel.signatures)
+    compiled_pays = count > LOADING_PAYS or join_kernel.loaded
     joins = joined_at(start, duration, compiled_pays=compiled_pays)
     joins[bounds[:-1][np.diff(bounds) > 0]] = _NEVER
     above = np.cumsum(np.bincount(joins, minlength=_NEVER + 1)[::-1])[::-1]  # pairs that join at a level or above it

@@ -67,7 +67,7 @@ def nest(thread: Rows, start: Ints, end: Ints) -> tuple[Rows, Rows, Rows, Mask]:
     parent: the deepest earlier row of the thread whose [start, end) contains this start, -1 if none.
     clipped: the row ends after its parent.
     """
-    compiled_pays = len(start) > LOADING_PAYS or nest_kernel.signatures
+    compiled_pays = len(start) > LOADING_PAYS or nest_kernel.loaded
     found: tuple[Rows, Rows, Rows, Mask] = (nest_kernel if compiled_pays else nest_kernel.py_func)(thread, start, end)
     return found
 
@@ -83,7 +83,7 @@ def subtree_sum(values: npt.NDArray[np.generic], end: Rows) -> npt.NDArray[np.ge
 
 def self_time(start: Ints, duration: Ints, parent: Rows) -> Ints:
     """Returns duration less the part that direct children cover; a child that ends after its parent is clipped. Never negative."""
-    if len(start) <= FEW and not self_kernel.signatures:
+    if len(start) <= FEW and not self_kernel.loaded:
         return self_time_by_columns(start, duration, parent)
     out: Ints = duration.astype(np.int64)  # a copy
     self_kernel(fixed(start, np.int64), fixed(duration, np.int64), fixed(parent, np.int32), out)
@@ -108,7 +108,7 @@ def nearest(mask: Mask, parent: Rows, end: Ints, rows: Rows, times: Ints, last: 
     (ancestors start no later by construction). last: subtree end of every row, where it is at hand: few rows are then found without a walk.
     Rows whose answer is above `LEVELS` levels are finished by `nearest_far`: no depth makes the walk quadratic.
     """
-    if len(rows) <= FEW and not nearest_kernel.signatures:
+    if len(rows) <= FEW and not nearest_kernel.loaded:
         if last is not None:
             return nearest_by_mask(mask, parent, end, rows, times, last)
         return nearest_by_level(mask, parent, end, rows, times)

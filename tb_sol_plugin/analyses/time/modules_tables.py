@@ -24,7 +24,7 @@ from tb_sol_plugin.metrics.work.sums import VALUES, ratios_of, sums
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Link, Notice
-from tb_sol_plugin.tables import arrays, tree
+from tb_sol_plugin.tables import tree
 from tb_sol_plugin.tables.arrays import Mask, whole_numbers, whole_or_none
 from tb_sol_plugin.tables.table import with_columns
 from tb_sol_plugin.units import human
@@ -204,7 +204,7 @@ def _outside_host(work: ModuleWork) -> pd.DataFrame:
 def _accumulation_apart(capture: Capture, reasons: list[tuple[str, Mask]]) -> list[tuple[str, Mask]]:
     """Returns gradient accumulation, which belongs to no forward operator, as a row of its own beside the rest of the work outside."""
     h = at.host(capture)
-    wraps = arrays.where(capture.host["name"], lambda n: n.startswith("autograd::engine::evaluate_function") and "AccumulateGrad" in n)
+    wraps = at.where_named(capture, lambda n: n.startswith("autograd::engine::evaluate_function") and "AccumulateGrad" in n)
     if not wraps.any():
         return reasons
     launch = at.launches(capture)

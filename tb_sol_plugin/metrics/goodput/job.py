@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from tb_sol_plugin.metrics.time import attribution
 from tb_sol_plugin.metrics.trees.module_tree import module_class_name
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -71,7 +72,7 @@ def _weights(capture: Capture) -> tuple[str, ...]:
     table = capture.tables["operators"]
     host = table["host"].to_numpy()
     names = capture.host["name"]
-    rows = np.flatnonzero(arrays.where(names, WEIGHTS.__contains__)[host]) if len(host) else np.zeros(0, np.int64)
+    rows = np.flatnonzero(attribution.where_named(capture, WEIGHTS.__contains__)[host]) if len(host) else np.zeros(0, np.int64)
     rows = rows[_in_whole_steps(capture, capture.host["start_ns"].to_numpy()[host[rows]])]
     if not len(rows):
         return ()

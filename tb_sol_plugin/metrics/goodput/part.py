@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.goodput.job import Identity, identity_of
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import COMMUNICATION, COMPUTATION, classes, spans_of
@@ -78,13 +79,14 @@ def _guess(capture: Capture) -> Batch:
     host = table["host"].to_numpy()
     names = capture.host["name"]
     for wanted, argument in ((EMBEDDINGS, 1), (CONVOLUTIONS, 0)):
-        hit = arrays.where(names, wanted.__contains__)
+        hit = at.where_named(capture, wanted.__contains__)
         rows = np.flatnonzero(hit[host]) if len(host) and len(hit) else np.zeros(0, np.int64)
         if not len(rows):
             continue
         start = capture.host["start_ns"].to_numpy()[host[rows]]
-        for row in rows[np.argsort(start, kind="stable")][:64].tolist():
-            samples = _first_size(str(arrays.pick(table["shapes"], [row])[0]), argument)
+        rows = rows[np.argsort(start, kind="stable")][:64]
+        for row, shapes in zip(rows.tolist(), arrays.pick(table["shapes"], rows).tolist(), strict=True):
+            samples = _first_size(shapes, argument)
             if samples:
                 name = str(arrays.pick(names, [host[row]])[0])
                 return Batch(samples, f"first size of the input of `{name}`", guessed=True)
@@ -180,7 +182,9 @@ def _reducing(capture: Capture) -> Mask:
 
 
 def _host_names(capture: Capture, pattern: re.Pattern[str]) -> Mask:
-    return arrays.where(capture.host["name"], lambda name: pattern.search(name) is not None)
+    """Returns host rows whose name holds a pattern."""
+    key = ("goodput.part.host_names", pattern.pattern)
+    return memo(capture, key, lambda: at.where_named(capture, lambda name: pattern.search(name) is not None))
 
 
 def _host_reductions(capture: Capture) -> I.Spans:

@@ -18,6 +18,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
+from tb_sol_plugin.tables.compiled import fixed
 
 Number = TypeVar("Number", np.int64, np.float64)
 """Integers stay integers, floats stay floats."""
@@ -80,7 +81,12 @@ def captured_rows(capture: Capture) -> Ints:
 
 def of_kind(capture: Capture, kind: int) -> Ints:
     """Returns the host rows of a kind, ascending; found once per capture."""
-    return memo(capture, ("attribution.of_kind", kind), lambda: np.flatnonzero(host(capture).kind == kind).astype(np.int64, copy=False))
+    return memo(capture, ("attribution.of_kind", kind), lambda: np.flatnonzero(is_of_kind(capture, kind)).astype(np.int64, copy=False))
+
+
+def is_of_kind(capture: Capture, kind: int) -> Mask:
+    """Returns per host row whether it is of a kind; found once per capture."""
+    return memo(capture, ("attribution.is_of_kind", kind), lambda: fixed(host(capture).kind == kind, np.bool_))
 
 
 def named(capture: Capture, kind: int, test: Callable[[str], bool]) -> Ints:
@@ -104,11 +110,24 @@ def _names_of_kind(capture: Capture, kind: int) -> tuple[npt.NDArray[np.integer]
 def any_named(capture: Capture, test: Callable[[str], bool]) -> bool:
     """Tells whether the name of any host row passes a test."""
 
-    def make() -> list[str]:
-        names = arrays.coded(capture.host["name"])
-        return [str(name) for name in names.categories.take(arrays.in_use(names.codes, len(names.categories)))]
+    return any(map(test, _names(capture)[1]))
 
-    return any(map(test, memo(capture, ("attribution.names",), make)))
+
+def where_named(capture: Capture, test: Callable[[str], bool]) -> Mask:
+    """Returns per host row whether its name passes a test, which is asked once per name."""
+    text = arrays.coded(capture.host["name"])
+    return arrays.having(text.codes, [number for number, name in zip(*_names(capture), strict=True) if test(name)], len(text.categories))
+
+
+def _names(capture: Capture) -> tuple[list[int], list[str]]:
+    """Returns (codes of names that host rows have, ascending; their names), found once per capture."""
+
+    def make() -> tuple[list[int], list[str]]:
+        text = arrays.coded(capture.host["name"])
+        used = arrays.in_use(text.codes, len(text.categories))
+        return used.tolist(), [str(name) for name in text.categories.take(used).tolist()]
+
+    return memo(capture, ("attribution.names",), make)
 
 
 def mask_of(capture: Capture, rows: npt.NDArray[np.integer]) -> Mask:
@@ -174,13 +193,13 @@ def nearest(capture: Capture, kind: int, rows: npt.ArrayLike, times: npt.ArrayLi
     """
     h = host(capture)
     from_rows = np.asarray(rows, np.int32)
-    if not len(h.start):
+    if not len(of_kind(capture, kind)):
         return np.full(len(from_rows), -1, np.int32)
     safe = np.maximum(from_rows, 0)
     at = h.start[safe] if times is None else np.asarray(times, np.int64)
     if strict:
         from_rows = np.where(from_rows >= 0, h.parent[safe], -1).astype(np.int32)
-    return tree.nearest(h.kind == kind, h.parent, h.stop, from_rows, at, h.end)
+    return tree.nearest(is_of_kind(capture, kind), h.parent, h.stop, from_rows, at, h.end)
 
 
 def self_among(capture: Capture, kinds: tuple[int, ...]) -> Ints:
@@ -342,6 +361,10 @@ def issuing_threads(capture: Capture) -> dict[int, int]:
     Autograd runs the backward pass of a device on a thread of its own, without the caller's user ranges around it. Roots within
     another root do not count: activation checkpointing runs a forward pass again inside the backward pass, on its thread.
     """
+    return memo(capture, ("attribution.issuing_threads",), lambda: _issuing_threads(capture))
+
+
+def _issuing_threads(capture: Capture) -> dict[int, int]:
     h = host(capture)
     operators = capture.tables["operators"]
     own = operators["host"].to_numpy()[operators["forward_thread"].to_numpy() > 0]

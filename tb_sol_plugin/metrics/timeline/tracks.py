@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.metrics.time.attribution import captured_rows
+from tb_sol_plugin.metrics.time.attribution import captured_rows, where_named
 from tb_sol_plugin.metrics.time.breakdown import CLASSES, classes, device_word
 from tb_sol_plugin.metrics.timeline.events import Events, Ids
 from tb_sol_plugin.model.capture import Capture
@@ -297,7 +297,7 @@ class _Builder:
         """Returns which threads run the backward pass: half of their root operators are those of its engine."""
         host = self.capture.host
         roots = np.flatnonzero(host["parent"].to_numpy() < 0)
-        engine = arrays.where(host["name"], lambda name: name.startswith(_AUTOGRAD))[roots]
+        engine = where_named(self.capture, lambda name: name.startswith(_AUTOGRAD))[roots]
         at = np.maximum(thread[roots], 0)
         found: npt.NDArray[np.bool_] = np.bincount(at, engine, minlength=count) * 2 > np.bincount(at, minlength=count)
         return found

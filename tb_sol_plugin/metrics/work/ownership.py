@@ -117,8 +117,8 @@ def _roots(capture: Capture) -> Mask:
 
 
 def _find_roots(capture: Capture) -> Mask:
-    host, table = capture.host, capture.tables["operators"]
-    roots = arrays.where(host["name"], lambda name: name.startswith(ENGINE))
+    table = capture.tables["operators"]
+    roots = attribution.where_named(capture, lambda name: name.startswith(ENGINE))
     roots[table["host"].to_numpy()[table["forward_thread"].to_numpy() > 0]] = True
     return roots
 
@@ -132,7 +132,7 @@ def _again(capture: Capture) -> Mask:
         return out
     rows = table["host"].to_numpy()
     below = _below(capture, nodes)[rows]
-    is_node = arrays.where(host["name"], lambda name: NODE.fullmatch(name) is not None)
+    is_node = attribution.where_named(capture, lambda name: NODE.fullmatch(name) is not None)
     candidate = below & (table["sequence"].to_numpy() >= 0) & (table["forward_thread"].to_numpy() <= 0) & ~is_node[rows]
     if not candidate.any():
         return out
@@ -149,10 +149,10 @@ def _again(capture: Capture) -> Mask:
     mixed = np.zeros(len(host), bool)
     mixed[around(nodes, rows[operators])] = True
     nested = np.zeros(len(host), bool)
-    engine = np.flatnonzero(arrays.where(host["name"], lambda name: name.startswith(ENGINE)))
+    engine = np.flatnonzero(attribution.where_named(capture, lambda name: name.startswith(ENGINE)))
     above_engine = around(nodes, engine)
     nested[above_engine[above_engine >= 0]] = True
-    named = arrays.where(host["name"], lambda name: CHECKPOINT.fullmatch(name) is not None)
+    named = attribution.where_named(capture, lambda name: CHECKPOINT.fullmatch(name) is not None)
     use = (mixed & _runs_own_forward(capture, found)) | (nested & _runs_inside_of_forward(capture, found, key))
     seen = np.isin(found.key, np.unique(key[~below]))
     out[found.rows[named[found.node] | (use[found.node] & seen)]] = True
@@ -176,7 +176,7 @@ def _of_tensors(capture: Capture) -> Mask:
     out = arrays.where(table["shapes"], lambda text: any(mark.isdigit() for mark in text))
     if out.any():
         return out
-    creates = arrays.where(capture.host["name"], lambda name: CREATION.match(name) is not None)
+    creates = attribution.where_named(capture, lambda name: CREATION.match(name) is not None)
     return np.asarray(~creates[table["host"].to_numpy()])
 
 

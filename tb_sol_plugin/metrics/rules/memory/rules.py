@@ -37,6 +37,7 @@ from tb_sol_plugin.metrics.rules.memory.context import (
     planned_number,
 )
 from tb_sol_plugin.metrics.rules.memory.pieces import allocation_pieces, part_pieces, pieces
+from tb_sol_plugin.metrics.time.attribution import where_named
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import only_row
@@ -493,7 +494,7 @@ def pinned_as_traced(capture: Capture) -> Pinning | None:
     host, table = capture.host, capture.tables[S.OPERATORS.name]
     pins = np.zeros(0, np.int64)
     if len(table):
-        pins = np.flatnonzero(arrays.where(host["name"], lambda n: n in PINS)[table["host"].to_numpy()])
+        pins = np.flatnonzero(where_named(capture, lambda n: n in PINS)[table["host"].to_numpy()])
     if not len(pins):
         return None
     shapes, types = arrays.pick(table["shapes"], pins), arrays.pick(table["types"], pins)

@@ -18,8 +18,8 @@ from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import device_word, host_idle
 from tb_sol_plugin.metrics.work.ownership import link_bytes
 from tb_sol_plugin.model import schemas as S
-from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables import tree
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 from tb_sol_plugin.units import human
 
@@ -56,7 +56,7 @@ def _below(context: TimeContext, rows: Ints, name: str) -> Mask:
     call = context.capture.device["call"].to_numpy()[rows].astype(np.int64)
     if not len(h.start):
         return np.zeros(len(rows), np.bool_)
-    named = arrays.where(context.capture.host["name"], lambda n: name in n)
+    named = at.where_named(context.capture, lambda n: name in n)
     return np.asarray(tree.nearest(named, h.parent, h.stop, np.asarray(call, np.int32), h.start[np.maximum(call, 0)], h.end) >= 0, np.bool_)
 
 
@@ -91,9 +91,9 @@ def buffer_broadcasts(context: TimeContext) -> Answer:
     rows, own = unclaimed(context)
     use = np.isin(rows, every)
     h = at.host(context.capture)
-    packs = arrays.where(context.capture.host["name"], lambda n: n in PACKING) & (h.kind == S.OPERATOR)
+    packs = at.where_named(context.capture, lambda n: n in PACKING) & (h.kind == S.OPERATOR)
     calls = np.flatnonzero(packs)
-    forward = arrays.where(context.capture.host["name"], lambda n: DDP in n)
+    forward = at.where_named(context.capture, lambda n: DDP in n)
     calls = calls[tree.nearest(forward, h.parent, h.stop, np.asarray(calls, np.int32), h.start[calls], h.end) >= 0]
     waits = iv.intersect(iv.union(h.start[calls], h.stop[calls]), host_idle(context.capture))
     idle = context.ledger.take_idle(waits)
@@ -134,8 +134,7 @@ def tiny_all_reduces(context: TimeContext) -> Answer:
     saved = float(own.sum() - longest.sum())
     part = saved / float(own.sum())
     each = human(float(np.median(size)), "B")
-    host = context.capture.host["name"]
-    wrapped = bool(arrays.where(host, lambda n: DDP in n).any())
+    wrapped = at.any_named(context.capture, lambda n: DDP in n)
     found = context.finding(
         f"{subject_verb(len(rows), 'all-reduce', 'sends')} {each} or so and {'takes' if len(rows) == 1 else 'take'} "
         f"{time_text(own.sum())} while nothing computes, {time_text(float(np.median(own)))} each; packed into one of a step they would "

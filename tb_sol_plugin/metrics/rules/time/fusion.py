@@ -237,7 +237,7 @@ def _below(context: TimeContext, rows: Ints, name: str) -> bool:
     h = at.host(context.capture)
     if not at.any_named(context.capture, name.__eq__):
         return False
-    mask = arrays.where(context.capture.host["name"], name.__eq__)
+    mask = at.where_named(context.capture, name.__eq__)
     host = context.ops["host"].to_numpy()[rows]
     host = host[host >= 0]
     return bool(2 * (tree.nearest(mask, h.parent, h.stop, host, h.start[host], h.end) >= 0).sum() > len(rows))

@@ -99,7 +99,7 @@ def _regions(capture: Capture) -> Mask | None:
     """Returns the host rows of compiled code, None where there are none."""
     if not at.any_named(capture, lambda n: REGION.match(n) is not None):
         return None
-    return arrays.where(capture.host["name"], lambda n: REGION.match(n) is not None)
+    return at.where_named(capture, lambda n: REGION.match(n) is not None)
 
 
 def compiled_rows(capture: Capture, rows: Ints) -> Mask:
