@@ -338,7 +338,7 @@ class TableRows:
             near = longer[sizes[longer] == sizes[longer].min()] if len(longer) else np.flatnonzero(sizes[:-1] == sizes.max())
             return [values.values[int(near[-1])]]
         known = values.values[scaled[values.known[scaled]]]
-        known = known[np.argsort(np.abs(known), kind="stable")]
+        known = np.sort(known) if known.min(initial=0) >= 0 else known[np.argsort(np.abs(known), kind="stable")]
         known = known[known != 0] if (known != 0).any() else known[:1]
         n = len(known)
         if n <= SAMPLE:

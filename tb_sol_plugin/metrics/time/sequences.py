@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.compiled import compiled, fixed
 
 SHORTEST: Final = 2
 LONGEST: Final = 64
@@ -69,15 +69,14 @@ def repeated_runs(kernels: Kernels) -> list[RepeatedRun]:
     last = np.searchsorted(kernels.stream, kernels.stream, side="right") - np.arange(count)  # kernels of the stream from each on
     found: list[RepeatedRun] = []
     _, code = arrays.in_order(kernels.name)
-    code = code.astype(np.int64)
-    often = np.bincount(code)
+    none = np.zeros(0, np.int64)
+    own = _Windows(code.astype(np.int64), np.bincount(code), none, none)
     for length in range(SHORTEST - 1, LONGEST + 1):
-        longer = _longer(code, often, kernels.name, last, length)
-        more = np.bincount(longer + 1, minlength=2)[1:]
+        longer = _longer(own, kernels.name, times.before, last, length)
         if length >= SHORTEST:
-            found += _of_length(kernels, times, code, often, longer, more, length)
-        code, often = longer, more
-        if not (often > 1).any():
+            found += _of_length(kernels, times, own, longer, length)
+        own = longer
+        if not (own.often > 1).any():
             break
     found.sort(key=lambda run: (-run.total_ns, run.length))
     return found[:MOST_RUNS]
@@ -102,29 +101,97 @@ class _Times(NamedTuple):
         return found
 
 
-def _longer(code: Ints, often: Ints, name: Ints, last: Ints, length: int) -> Ints:
-    """Returns numbers of windows one kernel longer than `length`; -1 where the stream ends before or its two halves occur once."""
-    out = np.full(len(code), -1, np.int64)
-    again = np.append(often > 1, False)[code]  # -1 takes the last
+class _Windows(NamedTuple):
+    """Windows of one length. code: number of the one that begins at each kernel, -1 none. By number, in order of first appearance: how
+    often it occurs, its first place, and the sum of the durations in all its occurrences.
+    """
+
+    code: Ints
+    often: Ints
+    first: Ints
+    cost: Ints
+
+
+def _longer(own: _Windows, name: Ints, before: Ints, last: Ints, length: int) -> _Windows:
+    """Returns the windows one kernel longer than `length`; none where the stream ends before, or one of its two halves occurs once."""
+    if longer_kernel.loaded or len(own.code) > LOADING_PAYS:
+        code, often, first, cost = (np.empty(len(own.code), np.int64) for _ in range(4))
+        slots = np.full(1 << (2 * len(code)).bit_length(), -1, np.int32)
+        count = longer_kernel(*map(_fixed, (own.code, own.often, name, before, last)), length, slots, code, often, first, cost)
+        return _Windows(code, often[:count], first[:count], cost[:count])
+    code = np.full(len(own.code), -1, np.int64)
+    again = np.append(own.often > 1, False)[own.code]  # -1 takes the last
     can = np.flatnonzero(again[:-1] & again[1:] & (last[:-1] > length))
-    if len(can):
-        out[can] = pd.factorize(code[can] * (int(name.max()) + 1) + name[can + length])[0]
-    return out
+    if not len(can):
+        none = np.zeros(0, np.int64)
+        return _Windows(code, none, none, none)
+    place, first = arrays.numbered(own.code[can] * (int(name.max()) + 1) + name[can + length])
+    code[can] = place
+    return _Windows(code, np.bincount(place), can[first], arrays.exact_sums(place, before[can + length + 1] - before[can], len(first)))
 
 
-def _of_length(kernels: Kernels, times: _Times, code: Ints, often: Ints, longer: Ints, more: Ints, length: int) -> list[RepeatedRun]:
+def _fixed(values: Ints) -> Ints:
+    return fixed(values, np.int64)
+
+
+LOADING_PAYS: Final = 30_000
+"""Kernels from which on loading the compiled numbering pays, in a process that has not loaded it."""
+
+
+def load() -> None:
+    """Loads the compiled numbering ahead of time, as `tree.load` does."""
+    none = np.zeros(0, np.int64)
+    longer_kernel(*[_fixed(none)] * 5, 1, np.full(1, -1, np.int32), none, none, none, none)
+
+
+@compiled()
+def longer_kernel(own, often, name, before, last, length, slots, code, count, first, cost):  # type: ignore[no-untyped-def]
+    """Numbers windows one kernel longer than those of `own`; what it knows is told apart by its number there and the name that it adds.
+
+    slots: -1 in each of a power of two of places, of which half stay free. code, count, first, cost: what is filled. Returns how many.
+    """
+    mask = len(slots) - 1
+    found = 0
+    size = len(own)
+    for i in range(size):
+        code[i] = -1
+        if i + 1 >= size or last[i] <= length:
+            continue
+        head = own[i]
+        tail = own[i + 1]
+        if head < 0 or tail < 0 or often[head] < 2 or often[tail] < 2:
+            continue
+        added = name[i + length]
+        at = (head * 40503 + added * 2654435761) & mask
+        while True:
+            number = slots[at]
+            if number < 0:
+                number = found
+                slots[at] = number
+                first[number] = i
+                count[number] = 0
+                cost[number] = 0
+                found += 1
+                break
+            there = first[number]
+            if own[there] == head and name[there + length] == added:
+                break
+            at = (at + 1) & mask
+        code[i] = number
+        count[number] += 1
+        cost[number] += before[i + length + 1] - before[i]
+    return found
+
+
+def _of_length(kernels: Kernels, times: _Times, own: _Windows, longer: _Windows, length: int) -> list[RepeatedRun]:
     """Returns the runs of one length that no longer one occurs as often as, and that are not shorter ones repeated."""
-    first = np.full(len(often) + 1, -1, np.int64)  # the last for none
-    first[code[::-1]] = np.arange(len(code) - 1, -1, -1)
-    first = first[:-1]
-    more = np.append(more, 0)
-    after = more[longer[first]]
-    before = np.where(first > 0, more[longer[np.maximum(first - 1, 0)]], 0)
+    code, often, first, cost = own
+    more = np.append(longer.often, 0)  # the last for none
+    after = more[longer.code[first]]
+    before = np.where(first > 0, more[longer.code[np.maximum(first - 1, 0)]], 0)
     closed = (often > 1) & (after < often) & (before < often)
     if not closed.any():
         return []
-    there = np.flatnonzero(code >= 0)
-    cost = np.bincount(code[there], (times.before[there + length] - times.before[there]).astype(np.float64), len(often))
     chosen = np.flatnonzero(closed & (cost >= LEAST * times.before[-1]))
     chosen = chosen[np.argsort(-cost[chosen], kind="stable")][:_PER_LENGTH]
     chosen = chosen[[not _periodic(kernels.name[at : at + length].tolist()) for at in first[chosen].tolist()]] if len(chosen) else chosen

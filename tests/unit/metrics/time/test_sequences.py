@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from unittest.mock import patch
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,6 +45,30 @@ def tried(streams: list[list[int]]) -> dict[tuple[int, ...], int]:
             if count > 1:
                 found[run] = count
     return found
+
+
+class Plain:
+    """The compiled numbering as plain Python, which counts as loaded."""
+
+    loaded = True
+    loop = staticmethod(Q.longer_kernel.py_func)
+
+    def __call__(self, *arguments: object) -> object:
+        return self.loop(*arguments)
+
+
+@given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=14), min_size=1, max_size=3))
+def test_the_compiled_numbering_and_the_one_of_columns_find_the_same(streams: list[list[int]]) -> None:
+    # GIVEN some kernels WHEN their runs are found by the loop that is compiled, and where loading it does not pay
+    own = kernels(streams)
+    with patch.object(Q, "longer_kernel", SimpleNamespace(loaded=False)):
+        columns = Q.repeated_runs(own)
+    with patch.object(Q, "longer_kernel", Plain()):
+        loop = Q.repeated_runs(own)
+    # THEN they are the same
+    assert [(r.length, r.at.tolist(), r.total_ns, r.gap_ns) for r in loop] == [
+        (r.length, r.at.tolist(), r.total_ns, r.gap_ns) for r in columns
+    ]
 
 
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=14), min_size=1, max_size=3))
