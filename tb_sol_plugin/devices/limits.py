@@ -141,7 +141,9 @@ def devices_in_use(capture: Capture) -> list[DeviceProps]:
         return _of_a_ledger(capture) if capture.facts.source in (SOL_CAPTURE, PROTON) else []
     key = ("devices_in_use",)
     if key not in capture.memo:
-        capture.memo[key] = _sums(capture.device["duration_ns"].clip(lower=0), capture.device["device"])
+        device, time = (capture.device[name].to_numpy() for name in ("device", "duration_ns"))
+        time = time.clip(0)
+        capture.memo[key] = {one: int(time[device == one].sum()) for one in capture.device["device"].unique().tolist()}
     busy = cast("dict[int, float]", capture.memo[key])
     known = {props.id: props for props in capture.facts.devices}
     used = [known[i] for i in sorted(busy, key=lambda i: (-busy[i], i)) if i in known]

@@ -241,5 +241,7 @@ def larger_than_memory(copies: pd.DataFrame, devices: Sequence[DeviceProps]) -> 
     for one in devices:
         if one.memory_bytes > 0:
             room[copies["device"].to_numpy() == one.id] = one.memory_bytes
-    inside = ~copies["direction"].isin(("HtoH", "Unknown")).to_numpy()
-    return np.asarray(inside & (copies["bytes"].to_numpy() > room), np.bool_)
+    larger = np.asarray(copies["bytes"].to_numpy() > room, np.bool_)
+    if larger.any():
+        larger &= ~copies["direction"].isin(("HtoH", "Unknown")).to_numpy()
+    return larger

@@ -338,7 +338,10 @@ class TableRows:
             near = longer[sizes[longer] == sizes[longer].min()] if len(longer) else np.flatnonzero(sizes[:-1] == sizes.max())
             return [values.values[int(near[-1])]]
         known = values.values[scaled[values.known[scaled]]]
-        known = np.sort(known) if known.min(initial=0) >= 0 else known[np.argsort(np.abs(known), kind="stable")]
+        if known.min(initial=0) < 0:
+            known = known[np.argsort(np.abs(known), kind="stable")]
+        else:
+            known.sort()
         known = known[known != 0] if (known != 0).any() else known[:1]
         n = len(known)
         if n <= SAMPLE:

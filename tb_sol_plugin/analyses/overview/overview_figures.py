@@ -17,7 +17,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.figure import light
 from tb_sol_plugin.model.report import Column, FigureSection, Link, TableSection, make_table
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.units import MINUS, NARROW, capitalized, human, side_by_side
+from tb_sol_plugin.units import MINUS, NARROW, capitalized, human, humans, side_by_side
 
 
 def _long_gaps(busy: iv.Spans, low: int, high: int, factor: float) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
@@ -51,6 +51,7 @@ def use_figure(capture: Capture, part: Scope, bars: int = 120) -> FigureSection:
     factor, unit = fig.time_scale(high - low)
     width = (frame["end_ns"] - frame["start_ns"]).to_numpy(dtype=np.float64)
     middle = ((frame["start_ns"] + frame["end_ns"]).to_numpy() / 2 - low) / factor
+    lengths = humans(width.astype(np.int64).tolist(), "ns")
     data = []
     named = (
         ("computation_ns", "compute", "compute"),
@@ -69,9 +70,7 @@ def use_figure(capture: Capture, part: Scope, bars: int = 120) -> FigureSection:
                 "width": (0.9 * width / factor).tolist(),
                 "marker": {"color": light(token), "line": {"width": 0}},
                 "hoverinfo": "text",
-                "hovertext": [
-                    f"<b>{words}</b><br>{human(int(v), 'ns')} of {human(int(w), 'ns')}" for v, w in zip(values, width, strict=True)
-                ],
+                "hovertext": [f"<b>{words}</b><br>{took} of {of}" for took, of in zip(humans(values.tolist(), "ns"), lengths, strict=True)],
             }
         )
     notes, bands = _long_gaps(everything.busy, low, high, factor)

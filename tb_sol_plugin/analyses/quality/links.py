@@ -159,7 +159,9 @@ def _count_flows(flows: pd.DataFrame) -> list[dict[str, str | int]]:
     for code in sorted(np.unique(category_code).tolist(), key=lambda c: str(category.categories[c])):
         own = category_code == code
         starts, ends = ids[own & begins], ids[own & finishes]
-        pairs = int(pd.Index(pd.unique(starts)).isin(pd.unique(ends)).sum())
+        one, distinct = pd.factorize(np.concatenate((starts, ends)))
+        begun, ended = (np.bincount(part, minlength=len(distinct)) > 0 for part in (one[: len(starts)], one[len(starts) :]))
+        pairs = int(np.count_nonzero(begun & ended))
         out.append({"category": str(category.categories[code]), "starts": len(starts), "ends": len(ends), "pairs": pairs})
     return out
 

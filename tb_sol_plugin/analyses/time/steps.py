@@ -374,7 +374,7 @@ def _average(capture: Capture, over: pd.DataFrame, limits: str) -> dict[str, Sca
 
 
 def _device(frame: pd.DataFrame) -> pd.Series[int]:
-    return frame[list(P.CATEGORIES[:4])].sum(axis=1)
+    return sum((frame[name] for name in P.CATEGORIES[1:4]), frame[P.CATEGORIES[0]])
 
 
 def _of(frame: pd.DataFrame, over: pd.DataFrame) -> str:
@@ -477,22 +477,24 @@ def _figure(frame: pd.DataFrame) -> FigureSection:
     frame, left = _drawn(frame)
     divisor, unit = F.time_scale(float(frame["duration_ns"].max()))
     names = [str(n) for n in frame["step"]]
-    share = frame["duration_ns"].where(frame["duration_ns"] > 0)
+    duration = frame["duration_ns"].to_numpy()
+    share = np.where(duration > 0, duration, np.nan)
     data: list[F.Plain] = []
     for name, (label, color, _) in P.PARTS.items():
-        if not frame[name].any():
+        time = frame[name].to_numpy()
+        if not time.any():
             continue
         marker = F.fill(color)
         if color != "idle":
             hatch: F.Plain = {"shape": ["" if done else "/" for done in frame["complete"]], "size": 6, "solidity": 0.2}
             marker["pattern"] = hatch
-        percent = (100 * frame[name] / share).fillna(0.0)
+        percent = np.nan_to_num(100 * time / share)
         data.append(
             {
                 "type": "bar",
                 "name": label,
                 "x": names,
-                "y": (frame[name].to_numpy() / divisor).tolist(),
+                "y": (time / divisor).tolist(),
                 "marker": marker,
                 "customdata": [[n, p] for n, p in zip(names, percent.tolist(), strict=True)],
                 "hovertemplate": f"<b>{label}</b>, step %{{x}}<br>%{{y:.4~g}} {unit}, %{{customdata[1]:.1f}} %<extra></extra>",

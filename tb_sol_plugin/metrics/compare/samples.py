@@ -324,7 +324,7 @@ def _launches(owners: Mapping[str, Owners]) -> Owners:
         if level is not None:
             code = code + (level.device[rows] + 1) * np.int64(np.prod(sizes))
             sizes.append(level.count + 1)
-    known, place = np.unique(code, return_inverse=True)
+    known, place = arrays.in_order(code)
     device = np.full(len(kernel.device), -1, np.int64)
     device[rows] = place
 

@@ -123,13 +123,17 @@ def _names(capture: Capture, nodes: Ints, kind: Ints, parent: Ints) -> list[str]
     """Returns what each node is called: modules by class and place among those of one class in their parent, as `Layer[3]`."""
     names = arrays.coded(capture.host["name"])
     code = names.codes[nodes]
-    texts = {c: str(names.categories[c]) for c in np.unique(code).tolist()}
+    used = arrays.in_use(code, len(names.categories))
+    texts = dict(zip(used.tolist(), map(str, names.categories.take(used).tolist()), strict=True))
+    modules: dict[int, tuple[str, str]] = {}
     instances: dict[tuple[int, str], dict[str, int]] = {}
     out = []
     for c, k, p in zip(code.tolist(), kind.tolist(), parent.tolist(), strict=True):
         text = texts[c]
         if k == S.MODULE:
-            one, of = module_instance(text), module_class_name(text)
+            if c not in modules:
+                modules[c] = module_instance(text), module_class_name(text)
+            one, of = modules[c]
             seen = instances.setdefault((p, of), {})
             text = f"{of[: NAME - 12]}[{seen.setdefault(one, len(seen))}]"
         elif k == S.ANNOTATION:

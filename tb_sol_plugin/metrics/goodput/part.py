@@ -172,11 +172,15 @@ def _device_reductions(capture: Capture, begun: Ints, replicas: int) -> Mask:
     return np.asarray(out & (step >= 0) & (time >= begun[np.maximum(step, 0)]), np.bool_)
 
 
+def _reduces(name: str) -> bool:
+    return "reduce" in name.lower() and REDUCES.search(name) is not None  # most names are told apart ten times faster without a pattern
+
+
 def _reducing(capture: Capture) -> Mask:
     """Returns device rows whose kernel, or whose recorded collective, is a reduction over ranks."""
-    out = arrays.where(capture.device["name"], lambda name: REDUCES.search(name) is not None)
+    out = arrays.where(capture.device["name"], _reduces)
     collectives = capture.tables["collectives"]
-    named = arrays.where(collectives["name"], lambda name: REDUCES.search(name) is not None)
+    named = arrays.where(collectives["name"], _reduces)
     out[collectives["device"].to_numpy()[named]] = True
     return out
 

@@ -66,9 +66,10 @@ def advice_for(capture: Capture) -> str:
 
 def kinds_notices(capture: Capture, rows: Sequence[int]) -> list[Notice]:
     """Returns that a mean over these steps mixes iterations of several kinds; nothing where they are of one."""
-    own = capture.steps.iloc[list(rows)]
-    kinds = own["kind"].astype(str).value_counts()
-    if not engine_of(capture) or len(kinds) < 2:
+    if not engine_of(capture):
+        return []
+    kinds = capture.steps.iloc[list(rows)]["kind"].astype(str).value_counts()
+    if len(kinds) < 2:
         return []
     count = ", ".join(f"{human(int(n), 'count')} {kind}" for kind, n in kinds.items())
     text = f"Steps are iterations of inference: {count}. Means here mix them; Serving tells them apart."

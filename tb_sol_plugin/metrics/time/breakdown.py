@@ -27,6 +27,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.engines import iteration_of
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Mask, Places
+from tb_sol_plugin.tables.table import Table, as_table
 
 Rule: TypeAlias = Literal["wide", "narrow"]
 
@@ -518,26 +519,33 @@ def split_windows(capture: Capture, start: npt.ArrayLike, end: npt.ArrayLike, *,
     calls of any thread. dataloader: `enumerate(DataLoader)#….__next__` and `enumerate(DataPipe)#…`. cpu_exec: operators,
     user annotations (not the step's own), modules and python frames of any thread.
     """
-    first, last = np.asarray(start, np.int64), np.asarray(end, np.int64)
+    return pd.DataFrame(_split(capture, np.asarray(start, np.int64), np.asarray(end, np.int64), rule), copy=False)
+
+
+def _split(capture: Capture, first: Ints, last: Ints, rule: Rule) -> dict[str, Ints]:
     layers = memo(capture, ("step_split.layers", rule), lambda: iv.exclusive(_layers(capture, rule)))
     out = {name: iv.overlap_with(first, last, layer) for name, layer in zip(CATEGORIES, layers, strict=False)}
     out["other_ns"] = np.maximum(last - first, 0) - np.sum(list(out.values()), axis=0, dtype=np.int64)
-    return pd.DataFrame(out)
+    return out
 
 
-def split_steps(capture: Capture, *, rule: Rule = "wide") -> pd.DataFrame:
-    """Returns every row of `steps` with its split over the GPU-aware bounds.
+def split_steps(capture: Capture, *, rule: Rule = "wide") -> Table:
+    """Returns every row of `steps` with its split over the GPU-aware bounds; made once per capture.
 
     Columns: step (number, -1 for the pseudo-step), start_ns, duration_ns, complete, device_events, host_ns (the host's own
     length), and the categories, which add up to duration_ns.
     """
+    return memo(capture, ("step_split.steps", rule), lambda: as_table(pd.DataFrame(_split_steps(capture, rule), copy=False)))
+
+
+def _split_steps(capture: Capture, rule: Rule) -> dict[str, npt.NDArray[np.generic]]:
     steps = capture.steps
     start, end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
-    head = pd.DataFrame({
+    return {
         "step": steps["number"].to_numpy(), "start_ns": start, "duration_ns": end - start, "complete": steps["complete"].to_numpy(),
         "device_events": steps["device_events"].to_numpy(), "host_ns": steps["host_end_ns"].to_numpy() - steps["host_start_ns"].to_numpy(),
-    })  # fmt: skip
-    return pd.concat([head, split_windows(capture, start, end, rule=rule)], axis=1)
+        **_split(capture, start, end, rule),
+    }  # fmt: skip
 
 
 def average(frame: pd.DataFrame) -> dict[str, int]:

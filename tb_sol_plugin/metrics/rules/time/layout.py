@@ -21,7 +21,14 @@ CONVERTS: Final = re.compile(
     r"nchw_?(to|2)_?nhwc|nhwc_?(to|2)_?nchw|batched_transpose_\d|transpose_readwrite|transpose_(nchw2cnhw|cnhw2nchw)", re.IGNORECASE
 )
 """Kernels with which cuDNN and MIOpen change the layout around a convolution."""
+_HINTS: Final = ("nhwc", "nchw", "tran")
+"""What `CONVERTS` matches holds one of these in lower case; looking for them is ten times faster."""
 COPIES: Final = frozenset(("aten::copy_", "aten::clone", "aten::contiguous"))
+
+
+def _converts(name: str) -> bool:
+    lower = name.lower()
+    return any(hint in lower for hint in _HINTS) and CONVERTS.search(name) is not None
 
 
 @rule(
@@ -33,7 +40,7 @@ def layout_kernels(context: TimeContext) -> Answer:
     device, owner = context.capture.device, context.waterfall.work.owner
     if context.on_host or len(owner) != len(device):
         return None
-    hit = arrays.where(device["name"], lambda n: CONVERTS.search(n) is not None) & (device["kind"].to_numpy() == S.KERNEL)
+    hit = arrays.where(device["name"], _converts) & (device["kind"].to_numpy() == S.KERNEL)
     rows = np.flatnonzero(hit & (owner >= 0) & (context.waterfall.own > 0))
     if not len(rows):
         return None

@@ -370,6 +370,12 @@ def fp32_matrix(context: TimeContext) -> Answer:
 
 FP32_KERNEL: Final = re.compile(r"sgemm|scudnn|_simt_s|(wgrad|dgrad)\w{0,400}_engine<float")
 """Kernels of cuBLAS, cuDNN and CUTLASS for FP32 operands on plain units."""
+_HINTS: Final = ("sgemm", "scudnn", "_simt_s", "_engine<float")
+"""What `FP32_KERNEL` matches holds one of these; looking for them is ten times faster."""
+
+
+def _of_fp32(name: str) -> bool:
+    return any(hint in name for hint in _HINTS) and FP32_KERNEL.search(name) is not None
 
 
 @rule("fp32_kernels", page="kernels", label="The kernel", color="gemm", candidate=True)
@@ -386,7 +392,7 @@ def fp32_kernels(context: TimeContext) -> Answer:
     own, owner = context.waterfall.own, context.waterfall.work.owner
     if not better or len(owner) != len(device):
         return None
-    named = arrays.where(device["name"], lambda n: FP32_KERNEL.search(n) is not None) & (device["kind"].to_numpy() == S.KERNEL)
+    named = arrays.where(device["name"], _of_fp32) & (device["kind"].to_numpy() == S.KERNEL)
     free = ~context.waterfall.counted & (context.left > 0)  # calls without a limit, whose time no rule has taken
     rows = np.flatnonzero(named & (own > 0) & (owner >= 0))
     rows = rows[free[owner[rows]]]
