@@ -36,15 +36,15 @@ SLOWEST = 5.0
 """CPU seconds that an input (64 kB at most) may take."""
 
 
-def fuzz(name: str, seconds: float, folder: Path, out: Path, seed: int) -> tuple[int, dict[str, str]]:
-    """Returns (inputs tried, faults by place: what they raised). Each kind of fault is written once."""
+def fuzz(name: str, seconds: float, folder: Path, out: Path, seed: int, least: int = 0) -> tuple[int, dict[str, str]]:
+    """Returns (inputs tried, faults by place: what they raised). Each kind of fault is written once; `least` inputs are tried at any rate."""
     dice = random.Random(f"{name} {seed}")
     pool = (*seeds()[name], *(path.read_bytes() for path in cases().get(name, ())))
     every = tuple(one for found in seeds().values() for one in found)
     tried, faults, end = 0, {}, time.monotonic() + seconds
     for data in pool:
         run(name, data, folder)
-    while time.monotonic() < end:
+    while tried < least or time.monotonic() < end:
         data = mutated(dice.choice(pool), dice, pool if dice.random() < 0.8 else every)
         tried += 1
         begin = time.process_time()
@@ -86,6 +86,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)} (default: all)")
     parser.add_argument("--seconds", type=float, default=60, help="for all targets together")
+    parser.add_argument("--least", type=int, default=0, metavar="INPUTS", help="tried per target however long they take (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the random numbers (default: the time)")
     parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()) / "tb-sol-fuzz", help="where inputs of faults are written")
     parser.add_argument("--atheris", action="store_true", help="choose inputs by coverage")
@@ -101,7 +102,7 @@ def main(arguments: list[str]) -> int:
         guided(chosen[0], options.seconds, folder, options.out)
     total, kinds = 0, 0
     for name in chosen:
-        tried, faults = fuzz(name, options.seconds / len(chosen), folder, options.out, options.seed)
+        tried, faults = fuzz(name, options.seconds / len(chosen), folder, options.out, options.seed, options.least)
         total, kinds = total + tried, kinds + len(faults)
         print(f"{name}: {tried:,} inputs, {len(faults)} kinds of faults", flush=True)
     print(f"in all: {total:,} inputs, {kinds} kinds of faults (seed {options.seed})")

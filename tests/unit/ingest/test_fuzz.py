@@ -33,9 +33,9 @@ def test_a_fault_is_written_and_ends_the_run_with_a_status(tmp_path: Path, monke
     monkeypatch.setitem(TARGETS, "query", fails)
     monkeypatch.setattr("tests.fuzz.__main__.seeds", lambda: {"query": (b"12345678",)})
     # WHEN fuzzed THEN the status says so and one input of the kind is there
-    assert main(["--seconds", "0.2", "--seed", "1", "--out", str(tmp_path), "query"]) == 1
+    assert main(["--seconds", "0", "--least", "200", "--seed", "1", "--out", str(tmp_path), "query"]) == 1
     written = [p for p in tmp_path.iterdir() if p.name.startswith("query-ZeroDivisionError-")]
     assert len(written) == 1 and len(written[0].read_bytes()) % 7 == 0
     # AND one that does not fail ends with none
     monkeypatch.setitem(TARGETS, "query", lambda data, folder: None)
-    assert fuzz("query", 0.05, tmp_path, tmp_path, 1)[1] == {}
+    assert fuzz("query", 0, tmp_path, tmp_path, 1, least=50) == (50, {})
