@@ -20,12 +20,14 @@ from tb_sol_plugin.metrics.ranks import sections as R
 from tb_sol_plugin.metrics.ranks.comparison import Ranks
 from tb_sol_plugin.metrics.ranks.job import Job
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES
+from tb_sol_plugin.metrics.ranks.sections import stretch_link
 from tb_sol_plugin.metrics.ranks.stragglers import CAUSE_WORDS
 from tb_sol_plugin.metrics.ranks.summary import RankSummary
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import AnySection, Column, Fact, Link, Notice, Report, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.model.row_links import RowLinks
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
@@ -54,6 +56,8 @@ PATH_COLUMNS: Final = (
 )
 NOISE_NS: Final = 20_000
 """A row that is no more above its peers names no cause."""
+MOST_LINKED: Final = 1_000
+"""Rows of a path that show their link; those of a longer one are opened by Enter."""
 FACTS: Final = (
     *R.FACTS,
     Fact("span_ns", "Recorded", "ns", "from the first own time to the last end of a collective"),
@@ -80,7 +84,7 @@ def run(workers: Sequence[RecordingReduction[RankSummary]], query: Query) -> Rep
     found, job = reports.read_job(workers, query)
     sections: list[AnySection] = []
     if len(job.calls):
-        sections = [_tiles(found, job), _suspect_table(found, job), _path_table(job)]
+        sections = [_tiles(found, job), _suspect_table(job), _path_table(job)]
     sections += R.left_out(found)
     return Report(
         analysis="stragglers", title="Stragglers", headline=R.incomparable(found) or reports.verdict(job),
@@ -104,7 +108,7 @@ def _notices(job: Job) -> list[Notice]:
     return []
 
 
-def _suspect_table(found: Ranks[RankSummary], job: Job) -> TableSection:
+def _suspect_table(job: Job) -> TableSection:
     stragglers, calls = job.stragglers, job.stragglers.calls
     suspects = stragglers.suspects if job.model.exact else ()
     hosts = [None if name.startswith("rank ") else name for name in calls.domains]
@@ -116,11 +120,10 @@ def _suspect_table(found: Ranks[RankSummary], job: Job) -> TableSection:
         "persistence": pd.Series([stragglers.persistence(s) for s in suspects], dtype=object),
         "arrived_last": [int(stragglers.arrived_last[s.at]) for s in suspects], "evidence": [reports.evidence(job, s) for s in suspects],
     })  # fmt: skip
-    recording = {one.rank: one for one in found.read if one.rank is not None}
-    own = {i: recording.get(int(calls.ranks[s.at])) for i, s in enumerate(suspects)}
+    own = {i: job.recordings[s.at] for i, s in enumerate(suspects)} if job.recordings else {}
     links = {
-        str(i): Link("critical_path", {"worker": one.worker, "span": one.span}, "what holds the steps of this rank")
-        for i, one in own.items() if one is not None
+        str(i): Link("critical_path", {"worker": worker, "span": span}, "what holds the steps of this rank")
+        for i, (worker, span) in own.items()
     }  # fmt: skip
     return make_table(
         "suspects", "Suspects", frame, SUSPECT_COLUMNS, subtitle="over all that was recorded; the first saves most", row_links=links,
@@ -130,7 +133,7 @@ def _suspect_table(found: Ranks[RankSummary], job: Job) -> TableSection:
 
 
 def _path_table(job: Job) -> TableSection:
-    """Returns the path in order; of long ones the table is in pages."""
+    """Returns the path in order; of long ones the table is in pages. Each row opens its own time on the timeline of its rank."""
     stragglers, calls = job.stragglers, job.stragglers.calls
     path, excess = stragglers.path, stragglers.excess
     rows = path.row
@@ -148,10 +151,18 @@ def _path_table(job: Job) -> TableSection:
         "cause": arrays.or_none(words[cause], peers & (above > NOISE_NS)),
         "transfer_ns": np.rint(path.transfer_ns).astype(np.int64),
     })  # fmt: skip
+    begin, end = stragglers.stretch(rows)
+
+    def own_time(row: int) -> Link:
+        one = job.recordings[int(calls.at[rows[row]])]
+        return stretch_link(one, int(begin[row]), int(end[row]), "this stretch in the timeline of its rank, with its critical path")
+
+    links = RowLinks(np.full(len(rows), bool(job.recordings), np.bool_), own_time)
     return make_table(
-        "path", "Path through the job", frame, PATH_COLUMNS, key="order", sort=Sort("order", descending=False),
+        "path", "Path through the job", frame, PATH_COLUMNS, key="order", sort=Sort("order", descending=False), row_links=links,
+        cell_links={"rank": dict(links.items())} if len(rows) <= MOST_LINKED else {},
         adds=["local_ns", "transfer_ns"], subtitle="own times and transfers that add up to the time of the job",
-        footer="A row without own time waited for the collective before it on its stream.",
+        footer="A row opens its own time on the timeline of its rank; one without waited for the collective before it on its stream.",
     )  # fmt: skip
 
 

@@ -35,11 +35,15 @@ KEPT: Final = 2
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """All ranks of a run, and what follows from them. assumed: whether the rank of a recording is its place, since none is known."""
+    """All ranks of a run, and what follows from them. assumed: whether the rank of a recording is its place, since none is known.
+
+    recordings: of each rank the worker and the span of its recording; none of a job that is of no run.
+    """
 
     calls: Calls
     assumed: Mask
     waits: Waits
+    recordings: tuple[tuple[str, str], ...] = ()
 
     @property
     def found(self) -> Matched:
@@ -125,24 +129,28 @@ def _made(chosen: Sequence[RecordingReduction[RankSummary]]) -> Job:
     """Returns the job of some recordings. One whose rank is not known gets the lowest that no other one has."""
     taken = {one.rank for one in chosen}
     free = (rank for rank in range(2 * len(chosen) + 1) if rank not in taken)
-    members, assumed = [], {}
+    members, assumed, names = [], {}, {}
     for one in chosen:
         rank = one.rank if one.rank is not None else next(free)
-        assumed[rank] = one.rank is None
+        assumed[rank], names[rank] = one.rank is None, (one.worker, one.span)
         host = one.facts.host_name if one.facts is not None else ""
         members.append(Member(rank, host, one.reduced))
-    return job_of_members(members, assumed)
+    return job_of_members(members, assumed, names)
 
 
-def job_of_members(members: Sequence[Member], assumed: Mapping[int, bool] | None = None) -> Job:
-    """Returns the job of ranks. assumed: whether the number of a rank is not recorded."""
+def job_of_members(
+    members: Sequence[Member], assumed: Mapping[int, bool] | None = None, names: Mapping[int, tuple[str, str]] | None = None
+) -> Job:
+    """Returns the job of ranks. assumed: whether the number of a rank is not recorded. names: worker and span of its recording."""
     calls = calls_of(members)
     found = matched(calls)
     clock = clocks(found)
     first = waits(found, clock)
     kept = believed(found, first)
     waited = first if kept is found else waits(kept, clocks(kept))
-    return Job(calls, np.array([bool(assumed and assumed[int(rank)]) for rank in calls.ranks], np.bool_), waited)
+    ranks = calls.ranks.tolist()
+    where = tuple(names[rank] for rank in ranks) if names else ()
+    return Job(calls, np.array([bool(assumed and assumed[rank]) for rank in ranks], np.bool_), waited, where)
 
 
 def within(job: Job, low: int, high: int) -> Job:
@@ -154,7 +162,7 @@ def within(job: Job, low: int, high: int) -> Job:
         there = f"{int(known[0])} to {int(known[-1])}" if len(known) else "no steps"
         raise BadQuery(f"no collective in step {low} to {high}", hint=f"there are: {there}", field="step")
     part = _part(job.waits, kept)
-    return Job(part.found.calls, job.assumed, part)
+    return Job(part.found.calls, job.assumed, part, job.recordings)
 
 
 def _part(waited: Waits, kept: Mask) -> Waits:

@@ -60,6 +60,16 @@ def facts(ranks: Ranks[P]) -> dict[str, Scalar]:
     }  # fmt: skip
 
 
+def stretch_link(recording: tuple[str, str], start_ns: int, end_ns: int, label: str) -> Link:
+    """Returns the way to a stretch of the timeline of a recording, with room around it and its critical path drawn.
+
+    recording: its worker and span. start_ns, end_ns: by its own clock.
+    """
+    room = max(3 * (end_ns - start_ns) // 2, 2_000)
+    query = {"t": f"{max(start_ns - room, 0)}-{end_ns + room}", "area": f"{start_ns}-{max(end_ns, start_ns + 1)}", "cp": "1"}
+    return Link("timeline", dict(zip(("worker", "span"), recording, strict=True)) | query, label)
+
+
 def read_note(ranks: Ranks[P]) -> str:
     """Returns the note of the tile `workers_read`: of how many, and of a job of how many ranks."""
     job = f", job of {human(ranks.world_size, 'count')}" if ranks.world_size else ""

@@ -203,6 +203,17 @@ class Stragglers:
     def calls(self) -> Calls:
         return self.model.waits.found.calls
 
+    def stretch(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Returns begin and end of some calls with the own time before each, ns of the clock of its rank since its origin.
+
+        Own time begins where the collective that bound the rank ended. A call that waited for its stream has only itself.
+        """
+        calls = self.calls
+        queued = calls["stream_lag_ns"][rows] >= 0
+        shift = calls.shift_ns[calls.at[rows]]
+        own = np.where(queued, 0, calls.own[rows].sum(axis=1))
+        return calls.start[rows] - own - shift, np.where(queued, calls.end[rows], calls.start[rows]) - shift
+
     @cached_property
     def excess(self) -> Ints:
         """Own time above that of peers, by call and cause."""

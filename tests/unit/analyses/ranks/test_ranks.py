@@ -101,6 +101,13 @@ def test_stragglers_have_evidence_and_a_path_that_adds_up(members: list[Member])
     assert path["local_ns"].sum() + path["transfer_ns"].sum() == pytest.approx(found.facts["span_ns"], rel=1e-3)
     assert found.facts["replay_ns"] == pytest.approx(found.facts["span_ns"], rel=1e-3)
     assert path.loc[path["excess_ns"].idxmax(), ["rank", "cause"]].tolist() == [5, "dataloader"]
+    # AND each row opens its own time on the timeline of its rank, with the path of that rank
+    section = found.section("path")
+    for at, row in enumerate(path.itertuples()):
+        link = section.row_links[str(at)]
+        begin, end = map(int, link.query["area"].split("-"))
+        assert (link.analysis, link.query["worker"], link.query["cp"]) == ("timeline", f"w{row.rank}", "1") and begin >= 0
+        assert end - begin == row.local_ns or not row.local_ns
 
 
 def test_work_that_takes_longer_on_one_rank_costs_what_the_others_wait() -> None:
