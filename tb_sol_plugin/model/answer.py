@@ -138,6 +138,12 @@ class AnalysisRequest:
         return reducer_of(self.name, self.raw)
 
     @property
+    def joined(self) -> AnalysisRequest:
+        """The request for the ranks of the run, of an analysis of one recording that takes them where they are there."""
+        fields = get(self.item.joins).reduction.fields
+        return AnalysisRequest(self.item.joins, {n: text for n in fields if (text := self.raw.get(n, ""))}, self.shown)
+
+    @property
     def recording(self) -> Recording:
         """The recording that is selected. BadQuery where none is."""
         if self.shown is None:
@@ -163,6 +169,10 @@ class RecordingSource(Protocol):
 
     def ranks(self, request: AnalysisRequest) -> Ranks:
         """Returns every rank of the run of the recording that is shown, each with the recording that goes with that one."""
+        ...
+
+    def known_ranks(self, request: AnalysisRequest) -> Ranks:
+        """Returns what `ranks` does where all of it was made before, else none. Reads no recording."""
         ...
 
     def pair(self, request: AnalysisRequest) -> tuple[Compared[msgspec.Struct], Compared[msgspec.Struct], Mapping[str, FieldNow]]:
@@ -279,7 +289,8 @@ def collect(request: AnalysisRequest, source: RecordingSource | None = None) -> 
             return from_pair(request, *source.pair(request))
         except Unavailable:
             return _without_other(request)
-    return from_capture(request, source.open(request.recording))
+    capture = source.open(request.recording)
+    return from_capture(request, capture, source.known_ranks(request.joined) if request.item.joins else ())
 
 
 # -- By scope ---------------------------------------------------------------------------------------------------------
@@ -303,18 +314,19 @@ def from_query(request: AnalysisRequest) -> Inputs:
     return Inputs(request, {}, lambda: function(query))
 
 
-def from_capture(request: AnalysisRequest, capture: Capture) -> Inputs:
-    """Returns one capture. An analysis over several takes it for all there is, if it takes so few."""
+def from_capture(request: AnalysisRequest, capture: Capture, ranks: Ranks = ()) -> Inputs:
+    """Returns one capture. An analysis over several takes it for all there is, if it takes so few. ranks: of its run, to join it with."""
     item, query = request.item, request.query
     names = {"run": capture.run, "worker": capture.worker, "span": capture.span}
-    state = f"{capture.devices.fingerprint}\0{capture.attached_state}"
-    return Inputs(request, names, lambda: availability(item, capture) or _of_one(request, capture, query), capture=capture, state=state)
+    state = "\0".join((capture.devices.fingerprint, capture.attached_state, *(rank.key for rank in ranks)))
+    make = lambda: availability(item, capture) or _of_one(request, capture, query, ranks)
+    return Inputs(request, names, make, capture=capture, state=state)
 
 
-def _of_one(request: AnalysisRequest, capture: Capture, query: Query) -> Report:
+def _of_one(request: AnalysisRequest, capture: Capture, query: Query, ranks: Ranks) -> Report:
     item = request.item
     if item.scope == "capture":
-        report = item.function(capture, query)
+        report = item.function(capture, query, ranks) if ranks else item.function(capture, query)
         if len(capture.device["name"].cat.categories) > MANY_NAMES:
             give_back()  # as much text as the table holds was made and left by the way, of some megabytes each time
         return report

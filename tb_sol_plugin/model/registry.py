@@ -95,6 +95,8 @@ class Analysis:
     section id. facts: what its single values are. count: how many things the page has to tell of a capture, where its entry in the page
     list says so. under: the analysis that it is a further view of ("" none): the page list names that one alone, and both stand as tabs of
     one page. reduce: of an analysis over several recordings. with_recording: what one of scope "none" answers where a recording is named.
+    joins: of an analysis of one recording, the one over ranks whose reductions it takes where they are there ("" none): its function
+    takes those of all ranks as `ranks`, where all were made before.
     """
 
     name: str
@@ -114,6 +116,7 @@ class Analysis:
     under: str = ""
     reduce: Reduction[Query, msgspec.Struct] | None = None
     with_recording: Callable[[Capture, Query], Report] | None = None
+    joins: str = ""
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -169,6 +172,7 @@ def analysis(
     under: str = "",
     reduce: Reduction[Q, P] | None = None,
     with_recording: Callable[[Capture, Q], Report] | None = None,
+    joins: str = "",
 ) -> Callable[[F], F]:
     """Register a function as the analysis named after its module: `analyses/time/kernels.py` is `kernels`.
 
@@ -181,7 +185,7 @@ def analysis(
         name = module.__name__.rpartition(".")[2]
         item = Analysis(
             name, scope, function, title, question, group, order, query, (module.__doc__ or "").strip(), requirements, counted,
-            tables or {}, tuple(facts), count, under, reduce, with_recording,  # type: ignore[arg-type]
+            tables or {}, tuple(facts), count, under, reduce, with_recording, joins,  # type: ignore[arg-type]
         )  # fmt: skip
         _check(item)
         known = _FOUND.get(name)
@@ -214,10 +218,12 @@ def _check(item: Analysis) -> None:
         raise wrong(f"with_recording= is for scope 'none', not {item.scope!r}")
     if item.scope == "pair" and not issubclass(item.query, PairQuery):
         raise wrong("the query of scope 'pair' is a PairQuery: its fields name the other recording")
+    if item.joins and item.scope != "capture":
+        raise wrong(f"joins= is for scope 'capture', not {item.scope!r}")
     of_runs = item.reduce is not None and (item.reduce.files or item.reduce.choose or item.reduce.alike or item.reduce.without_recording)
     if of_runs and item.scope != "runs":
         raise wrong("files, choose, alike and without_recording of a reduction are for scope 'runs'")
-    takes = TAKES[item.scope]
+    takes = (*TAKES[item.scope], *(["ranks"] if item.joins else []))
     try:
         inspect.signature(item.function).bind(*takes)
     except TypeError:

@@ -41,6 +41,7 @@ from tb_sol_plugin.store.reductions import (
     latest_recordings,
     make_reduction,
     no_reduction,
+    rank_recordings,
     recordings_like,
     reduction_of,
     wanted_reductions,
@@ -276,6 +277,18 @@ class LocalSource:
         planned: list[WantedReduction | RecordingReduction[msgspec.Struct]] = []
         planned += [no_reduction(worker, None) if recording is None else wanted[recording] for worker, recording in chosen]
         return self._read(planned, request)
+
+    def known_ranks(self, request: AnalysisRequest) -> list[RecordingReduction[msgspec.Struct]]:
+        """See `RecordingSource.known_ranks`."""
+        planned = rank_recordings(self.recordings, request.recording)
+        found = []
+        for wanted in wanted_reductions(planned, request.reducer, devices=self.book):
+            body = self._kept.load(wanted.key)
+            if body is None:
+                return []
+            recording = wanted.recording
+            found.append(reduction_of(recording.worker, recording, wanted.key, body, request.item.reduction.decode))
+        return found
 
     def runs(self, request: AnalysisRequest) -> tuple[list[RecordingReduction[msgspec.Struct]], list[Sidecar]]:
         """See `RecordingSource.runs`."""

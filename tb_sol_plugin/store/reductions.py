@@ -105,6 +105,15 @@ def recordings_like(recordings: Sequence[Recording], shown: Recording) -> list[t
     return [(worker, own[place] if place < len(own) else None) for worker, own in chosen.items()]
 
 
+def rank_recordings(recordings: Sequence[Recording], shown: Recording) -> list[Recording]:
+    """Returns what `recordings_like` does where every worker of several has such a recording and they are traces, else none."""
+    if shown.kind != "kineto" or not any(r.worker != shown.worker for r in recordings):
+        return []
+    chosen = [recording for _, recording in recordings_like(recordings, shown)]
+    found = [r for r in chosen if r is not None]
+    return found if 1 < len(found) == len(chosen) else []
+
+
 def recordings_by_worker(recordings: Sequence[Recording], kind: str) -> dict[str, list[Recording]]:
     """Groups the recordings of a run by worker, both in natural order: of that kind where a worker has such, else all of its own.
 
@@ -311,6 +320,18 @@ class PartialResults:
                 if left <= 0 or all(self._there(w.key) or w.key in self._errors or self._older(w) for w in wanted):
                     return [self._answer(w) for w in wanted]
                 self._news.wait(min(left, 1.0))
+
+    def made(self, wanted: Sequence[WantedReduction]) -> bool:
+        """Whether all of them are there. Makes none."""
+        with self._news:
+            unknown = [w for w in wanted if not self._there(w.key)]
+        for one in unknown:
+            body = self._files.load(one.key)
+            if body is None:
+                return False
+            with self._news:
+                self._keep(one, body)
+        return True
 
     def body(self, key: str) -> bytes | None:
         """Returns the encoded reduction under the key of a status; None where it was removed from the disk since."""

@@ -164,7 +164,8 @@ def _report(page: Chosen, capture: Capture, ranks: AnswerRanks | None) -> Report
     """Returns the report of a page, no table too long. One that fails does not cost the others."""
     item = page.item
     try:
-        report = ranks(item.name, page.raw) if item.scope == "ranks" and ranks is not None else answer_capture(item.name, capture, page.raw)
+        over_ranks = ranks is not None and (item.scope == "ranks" or item.joins)
+        report = ranks(item.name, page.raw) if over_ranks and ranks is not None else answer_capture(item.name, capture, page.raw)
     except BadQuery:
         raise
     except SolError as error:

@@ -5,11 +5,14 @@ the work of another stream, the device. The latest of these holds it. The chain 
 critical path: it is as long as the step, to the nanosecond. Work that is not on it has slack: it may take longer, and gains nothing when it
 takes less. What an item would save is replayed with half of its time, and with none: a schedule, no subtraction.
 
-Not in it: contention between streams, changes of clocks, and what other ranks would do. A collective contains waiting for other ranks.
+Not in it: contention between streams, changes of clocks, and what other ranks would do. A collective contains waiting for other ranks. Once
+all ranks of the run have been read (by the pages of ranks, or `tb-sol index`), waiting and transfer are told apart, and each
+collective on the path names the rank that came last and opens what that did before.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -19,9 +22,11 @@ from tb_sol_plugin.analyses.time import critical_path_tables as T
 from tb_sol_plugin.metrics.critical.findings import findings
 from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.items import By, items
+from tb_sol_plugin.metrics.critical.over_ranks import rank_waits, told_apart
 from tb_sol_plugin.metrics.critical.parts import PARTS, class_sums, classes_frame, mean_of, steps_frame
 from tb_sol_plugin.metrics.critical.path import OF_HOST, PLACE, Path, inside_ranges, path_of, selected_path
 from tb_sol_plugin.metrics.critical.replay import Trust, trust_of
+from tb_sol_plugin.metrics.ranks.summary import RankSummary
 from tb_sol_plugin.metrics.report.notes import edge_notices
 from tb_sol_plugin.metrics.time.attribution import of_kind
 from tb_sol_plugin.metrics.time.breakdown import device_word
@@ -29,11 +34,13 @@ from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import (
     AnySection,
     FieldNow,
     FindingsSection,
+    Link,
     Notice,
     OnTimeline,
     Report,
@@ -74,11 +81,14 @@ class CriticalPathQuery(Query, kw_only=True, frozen=True):
     order=7,
     requirements=("events", "program"),
     query=CriticalPathQuery,
-    tables={"items": T.ITEMS, "classes": T.CLASSES_TABLE, "steps": T.STEPS, "segments": T.SEGMENTS},
+    tables={"items": T.ITEMS, "classes": T.CLASSES_TABLE, "steps": T.STEPS, "collectives": T.COLLECTIVES, "segments": T.SEGMENTS},
     facts=T.FACTS,
+    joins="stragglers",
 )
-def run(capture: Capture, query: CriticalPathQuery) -> Report:
+def run(capture: Capture, query: CriticalPathQuery, ranks: Sequence[RecordingReduction[RankSummary]] = ()) -> Report:
     where, path = selected_path(capture, query)
+    waits = rank_waits(capture, ranks) if ranks else None
+    path = told_apart(capture, path, waits) if waits is not None else path
     trust, phases = trust_of(capture, where), _phases(capture)
     path = inside_ranges(capture, path, query.phase) if query.phase else path
     means = mean_of(class_sums(path), len(path.rows))
@@ -117,6 +127,7 @@ def run(capture: Capture, query: CriticalPathQuery) -> Report:
                 sort=Sort("time_ns"), timeline=OnTimeline("longest_ns", "longest_start_ns", "longest_ns", what="its longest segment"),
             ),
             *([_steps(capture, path)] if len(path.rows) > 1 and not query.phase else []),
+            *([T.collectives_table(capture, path, waits)] if waits is not None else []),
             make_table(
                 "segments", "Segments", T.segments_frame(capture, path), T.SEGMENTS, key="order", sort=Sort("duration_ns"),
                 filters=["class", "evidence"], adds=["duration_ns"], timeline=OnTimeline("start_ns", "start_ns", "duration_ns"),
@@ -144,12 +155,13 @@ def _headline(capture: Capture, where: Scope, values: dict[str, Scalar], frame: 
     step = ("A step" if len(where.rows) > 1 else "The step") if where.rows else "The recording"
     host = sum(int(values[n] or 0) for n in ("host_ns", "runtime_ns", "dataloader_ns"))
     device = sum(int(values[n] or 0) for n in ("kernel_ns", "copies_ns", "communication_ns"))
+    ranks = int(values["rank_wait_ns"] or 0)
     if not whole:
         return f"{step} takes no time."
     if phase:
         part = int(values["path_ns"] or 0)
         return f"`{phase}` holds **{human(part / whole, 'ratio')}** of {step.lower()} of {human(whole, 'ns')}: {_largest(values, part)}."
-    bound, part = max((("the host", host), (f"the {device_word(capture)}", device)), key=lambda one: one[1])
+    bound, part = max((("the host", host), (f"the {device_word(capture)}", device), ("other ranks", ranks)), key=lambda one: one[1])
     share = f"{human(part / whole, 'ratio')}** of its critical path: {_largest(values, whole)}"
     sentence = f"{step} of {human(whole, 'ns')} is bound by **{bound}, {share}."
     good = frame[frame["saved_half_ns"].notna()]
@@ -188,8 +200,8 @@ def _notices(capture: Capture, path: Path, trust: Trust) -> list[Notice]:
             text += f" The longest such segment is {human(int(path.duration[longest]), 'ns')}."
         out.append(Notice(text, "warn"))
     if (path.kind == PLACE["communication"]).any():
-        text = "Communication on the path contains waiting for other ranks: the page Ranks tells transfer and waiting apart."
-        out.append(Notice(text, "info"))
+        text = "Communication on the path contains waiting for other ranks. The pages of ranks read all of them; from then on waiting and "
+        out.append(Notice(text + "transfer are told apart here too.", "info", Link("ranks", {}, "Ranks")))
     return out
 
 

@@ -10,23 +10,29 @@ import pandas as pd
 from tb_sol_plugin.metrics.critical.edges import EVIDENCE, KINDS
 from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.items import By, threads_and_streams
+from tb_sol_plugin.metrics.critical.over_ranks import RankWaits, collectives_on
 from tb_sol_plugin.metrics.critical.parts import PARTS
 from tb_sol_plugin.metrics.critical.path import CLASSES, LABELS, Path, ranges_around
+from tb_sol_plugin.metrics.ranks.sections import stretch_link
 from tb_sol_plugin.metrics.report.gap_rows import from_step
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.kernels import short_kernel_names
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import Column, Fact
+from tb_sol_plugin.model.report import Column, Fact, Link, OnTimeline, Sort, TableSection, make_table
+from tb_sol_plugin.model.row_links import RowLinks
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.units import human
 
 HEIGHT: Final = 320
+MOST_LINKED: Final = 1_000
+"""Collectives that show the way to the rank that came last; those of more are opened by Enter."""
 COLOR: Final = {
     **dict.fromkeys(("host_python", "host_operator", "host_other"), "host"), "host_runtime": "bar-ink", "dataloader": "idle-hatch",
-    "communication": "communication", "copy": "memcpy", "memset": "memset",
+    **dict.fromkeys(("communication", "communication_transfer"), "communication"), "communication_wait": "eff-50",
+    "copy": "memcpy", "memset": "memset",
     **{f"kernel_{kind}": kind for kind in ("gemm", "attention", "conv", "norm", "elementwise", "other")},
 }  # fmt: skip
 """Palette member of a class; of others `line-strong`."""
@@ -84,6 +90,20 @@ SEGMENTS: Final = (
     Column("operator", "Operator", "", "innermost operator around it or its launch", "code", rank=2, missing="no operator"),
     Column("module", "Module", "", "innermost module around it or its launch", "code", rank=3, missing="no module"),
     Column("phase", "Phase", "", "innermost user range around it or its launch", "code", rank=3, missing="no range"),
+)  # fmt: skip
+COLLECTIVES: Final = (
+    Column("order", "No.", "count", "place in order of time", rank=2),
+    Column("step", "Step", "", "step that it is of", missing="outside every recorded step", rank=2),
+    Column("start_ns", "Start", "ns", "since the start of the recording"),
+    Column("kind", "Collective", "", "its kind", "badge"),
+    Column("group", "Group", "", "process group: its description and ranks", "text", missing="not known"),
+    Column("seq", "Seq", "", "number of the collective in its group, as recorded", rank=2, missing="not recorded"),
+    Column("time_ns", "On the path", "ns", "its time on the critical path", "bar", color="communication"),
+    Column("path_wait_ns", "Waiting", "ns", "part of that until the last rank came", "bar", color="eff-50"),
+    Column("path_transfer_ns", "Transfer", "ns", "part of that after the last rank had come"),
+    Column("late_rank", "Came last", "", "rank that the others waited for; it opens its own time before this collective",
+           missing="this rank itself, or not known"),
+    Column("late_own_ns", "Its own time", "ns", "what that rank did since the collective that had bound it", missing="not known", rank=2),
 )  # fmt: skip
 FACTS: Final = (
     Fact("duration_ns", "Step", "ns", "mean length of the complete steps of the selection"),
@@ -177,3 +197,35 @@ def _places(capture: Capture, host: np.ndarray, device: Ints) -> Any:
     """Returns the thread, or device and stream, of each segment."""
     texts, of_host, of_device = threads_and_streams(capture)
     return arrays.labels(np.where(device >= 0, np.append(of_device, -1)[device], np.append(of_host, -1)[host]), [*texts, None])
+
+
+def collectives_table(capture: Capture, path: Path, waits: RankWaits) -> TableSection:
+    """Returns the collectives on a path with what of each is waiting for other ranks, and for which."""
+    found, job = collectives_on(path, waits), waits.job
+    calls, stragglers = job.calls, job.stragglers
+    late, here = found["late"].to_numpy(), calls.at[found["call"].to_numpy()]
+    known = late >= 0
+    known &= calls.at[late] != here
+    late = np.where(known, late, 0)
+    start = capture.device["start_ns"].to_numpy()[found["device"].to_numpy()]
+    number = capture.steps["number"].to_numpy()[found["step"].to_numpy()]
+    begin, end = stragglers.stretch(late)
+    frame = found.assign(
+        order=np.arange(1, len(found) + 1), step=arrays.known(number, number >= 0), start_ns=start,
+        duration_ns=capture.device["duration_ns"].to_numpy()[found["device"].to_numpy()],
+        late_rank=arrays.known(calls.ranks[calls.at[late]], known), late_own_ns=arrays.known(calls.own[late].sum(axis=1), known),
+    )
+
+    def own_time(row: int) -> Link:
+        at = int(calls.at[late[row]])
+        return stretch_link(job.recordings[at], int(begin[row]), int(end[row]), f"what rank {int(calls.ranks[at])} did before")
+
+    links = RowLinks(known, own_time)
+    return make_table(
+        "collectives", "Collectives on the path", frame, COLLECTIVES, key="order", sort=Sort("path_wait_ns"), filters=["kind", "group"],
+        adds=["time_ns", "path_wait_ns", "path_transfer_ns"], row_links=links,
+        cell_links={"late_rank": dict(links.items())} if len(frame) <= MOST_LINKED else {},
+        timeline=OnTimeline("start_ns", "start_ns", "time_ns"), subtitle="over all steps; those whose wait for other ranks is known",
+        footer="Waiting ends when the last rank has come: what that rank did before holds this step.",
+        empty="No collective whose wait is known is on the path.",
+    )  # fmt: skip

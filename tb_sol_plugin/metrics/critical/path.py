@@ -4,7 +4,8 @@ A segment is the time between two moments of which one holds the other. Its clas
 
     host_*         the program works on a thread: innermost is Python, an operator, a call, or anything else; `dataloader` inside of loading
     launch         from a launching call to the start of its work
-    kernel_*       a kernel, by its kind; `communication`, `copy` and `memset` likewise
+    kernel_*       a kernel, by its kind; `communication`, `copy` and `memset` likewise. Where the ranks of the run are known (`over_ranks`)
+                   `communication_wait` and `communication_transfer` take the place of communication
     kernel_gap     between two events of a stream
     event_wait     from the work of another stream that was waited for
     sync_return    from the end of device work to the return of the call that waited for it
@@ -40,14 +41,17 @@ from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
 KERNEL_KINDS: Final = ("gemm", "attention", "conv", "norm", "elementwise", "other")
 CLASSES: Final = (
     "host_python", "host_operator", "host_runtime", "host_other", "dataloader", "launch", *(f"kernel_{kind}" for kind in KERNEL_KINDS),
-    "communication", "copy", "memset", "kernel_gap", "event_wait", "sync_return", "wait_overhead", "handoff", "window", "unexplained",
+    "communication", "communication_wait", "communication_transfer", "copy", "memset", "kernel_gap", "event_wait", "sync_return",
+    "wait_overhead", "handoff", "window", "unexplained",
 )  # fmt: skip
 LABELS: Final = {
     "host_python": "Python", "host_operator": "Operators on the host", "host_runtime": "Runtime calls", "host_other": "Other host code",
     "dataloader": "Data loading", "launch": "Launch latency", "kernel_gemm": "Matrix kernels", "kernel_attention": "Attention kernels",
     "kernel_conv": "Convolution kernels", "kernel_norm": "Normalization kernels", "kernel_elementwise": "Elementwise kernels",
-    "kernel_other": "Other kernels", "communication": "Communication", "copy": "Copies", "memset": "Memsets",
-    "kernel_gap": "Gap between kernels", "event_wait": "Waits for another stream", "sync_return": "Return of a synchronizing call",
+    "kernel_other": "Other kernels", "communication": "Communication",
+    "communication_wait": "Waiting for other ranks", "communication_transfer": "Transfer between ranks",
+    "copy": "Copies", "memset": "Memsets", "kernel_gap": "Gap between kernels",
+    "event_wait": "Waits for another stream", "sync_return": "Return of a synchronizing call",
     "wait_overhead": "Cost of a synchronizing call",
     "handoff": "Hand-over between threads", "window": "Outside of the recording", "unexplained": "Unexplained",
 }  # fmt: skip
