@@ -14,19 +14,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+import msgspec
+
 from tb_sol_plugin.cli.check_files import Baseline, save_baseline, save_budgets, stored
 from tb_sol_plugin.cli.check_formats import FORMATS, Link
-from tb_sol_plugin.errors import BadQuery, NotFound, one_line
+from tb_sol_plugin.errors import BadQuery, NotFound, Unavailable, one_line
 from tb_sol_plugin.metrics.compare.differences import Side
-from tb_sol_plugin.metrics.compare.gate import Verdict, check, check_budgets, levels_between, limit_of, noise_between, wanted_of
+from tb_sol_plugin.metrics.compare.gate import FINDING, Verdict, check, check_budgets, levels_between, limit_of, noise_between, wanted_of
 from tb_sol_plugin.metrics.compare.ranks import slowest
-from tb_sol_plugin.metrics.compare.samples import Samples, samples_of
+from tb_sol_plugin.metrics.compare.samples import Samples, findings_in, samples_of
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.redact import text as redacted
 from tb_sol_plugin.store.reductions import recordings_by_worker
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.answer import Run
+    from tb_sol_plugin.model.capture import Capture
     from tb_sol_plugin.model.recordings import Recording
 
 Which: TypeAlias = Callable[[argparse.Namespace], "tuple[Run, Recording]"]
@@ -41,8 +44,8 @@ def flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metric", action="append", default=[], metavar="NAME[=LIMIT]",
         help="what is checked, once or several times (default: step_time): step_time, device_busy, kernel_time, exposed_communication, "
-        "exposed_memcpy, idle, host_time, dataloader, launches, syncs, copied_bytes, peak_memory, operator:NAME, kernel:NAME, module:PATH, "
-        "phase:PATH",
+        "exposed_memcpy, idle, host_time, dataloader, launches, syncs, allocations, copied_bytes, peak_memory, efficiency, mfu, findings, "
+        "operator:NAME, kernel:NAME, module:PATH, phase:PATH, finding:RULE",
     )  # fmt: skip
     parser.add_argument("--steps", default="", metavar="RANGE", help="steps that are compared, as 12 or 12-40 (default: all complete ones)")
     parser.add_argument("--run", default="", help="name of the run, where a path holds several (default: the first)")
@@ -55,6 +58,8 @@ def flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", default="", metavar="FILE", help="write the result there too, in the format")
     parser.add_argument("--link-base", default="", metavar="URL", help="with markdown: address of a page that shows the logdir")
     parser.add_argument("--save-baseline", default="", metavar="FILE", help="store BASE there, to be checked against later")
+    text = "device limits of efficiency, mfu and findings: a key as H100_SXM, or a device file (default: as recorded)"
+    parser.add_argument("--device", default="", metavar="KEY|PATH", help=text)
     parser.add_argument("--no-cache", action="store_true", help="neither use nor write the cache of parsed recordings")
 
 
@@ -181,8 +186,8 @@ def _side(paths: str, what: str, options: argparse.Namespace, which: Which) -> S
 def _samples(path: str, what: str, options: argparse.Namespace, which: Which) -> tuple[Samples, str]:
     """Returns the samples of a run, of several workers those of the slowest one of each step, and its name. what: base, candidate."""
     try:
-        run, shown = which(argparse.Namespace(
-            path=path, run=options.run, worker=options.worker, span="", no_cache=options.no_cache, device="", capture=""))  # fmt: skip
+        wanted = {name: getattr(options, name) for name in ("run", "worker", "no_cache", "device")}
+        run, shown = which(argparse.Namespace(path=path, span="", capture="", **wanted))
     except NotFound as error:
         if error.field != "worker":
             raise
@@ -191,8 +196,30 @@ def _samples(path: str, what: str, options: argparse.Namespace, which: Which) ->
         raise NotFound(because, hint=hint, field="worker") from None
     query = Query(step=options.steps)
     recordings = [shown] if options.worker else [own[-1] for own in recordings_by_worker(run.recordings, shown.kind).values()]
-    joined = slowest([samples_of(run.open(r), query) for r in recordings])
+    joined = slowest([_of_recording(run.open(r), query, _looks_for_findings(options)) for r in recordings])
     if len(recordings) > 1:
         most = recordings[joined.rank].worker
         print(f"tb-sol: {run.name or path}: of each step the slowest of {len(recordings)} workers, mostly {most}", file=sys.stderr)
     return joined.samples, Path(path.rstrip("/")).name if run.name in ("", ".") else run.name.rpartition("/")[2]
+
+
+def _looks_for_findings(options: argparse.Namespace) -> bool:
+    """Whether findings are a metric of this check; a baseline stores them for later ones."""
+    named = [text.rpartition("=")[0] or text for text in options.metric]
+    budgets = stored(options.base)
+    if isinstance(budgets, list) and not named:
+        named = [budget.name for budget in budgets]
+    if options.save_baseline or (options.update and isinstance(budgets, Baseline)):
+        return True
+    return any(name.partition(":")[0] in ("findings", FINDING) for name in named)
+
+
+def _of_recording(capture: Capture, query: Query, findings: bool) -> Samples:
+    """Returns the samples of a recording. findings: whether those are looked for, which takes as long as the page of them."""
+    found = samples_of(capture, query)
+    if not findings:
+        return found
+    try:
+        return msgspec.structs.replace(found, findings=findings_in(capture, query))
+    except Unavailable:
+        return found

@@ -14,8 +14,8 @@ from tb_sol_plugin.errors import one_line
 from tb_sol_plugin.metrics.compare.causes import Cause
 from tb_sol_plugin.metrics.compare.differences import BUSY, SLOW, STEP, Bar
 from tb_sol_plugin.metrics.compare.gate import Judged, Verdict
-from tb_sol_plugin.metrics.compare.samples import METRICS
-from tb_sol_plugin.units import human, signed, signed_percent
+from tb_sol_plugin.metrics.compare.samples import METRICS, text_of
+from tb_sol_plugin.units import signed, signed_percent
 
 WORDS: Final = {
     "regression": "REGRESSION", "within": "passed", "better": "passed, better", "inconclusive": "INCONCLUSIVE",
@@ -57,9 +57,11 @@ def _one(judged: Judged) -> str:
     change = judged.change
     if change is None or change.a is None or change.b is None:
         return f"{_label(judged.name)} {WORDS[judged.outcome]}: {judged.because}"
-    sizes = f"{human(round(change.a), judged.unit)} → {human(round(change.b), judged.unit)}"
+    sizes = f"{text_of(change.a, judged.unit)} → {text_of(change.b, judged.unit)}"
     interval = f", 95 % interval {percent(change.low)} to {percent(change.high)}" if change.low != change.high else ""
-    return f"{_label(judged.name)} {WORDS[judged.outcome]}: {percent(change.change)} ({sizes}{interval}), limit {judged.limit.text}"
+    by_how_much = f"{percent(change.change)} ({sizes}{interval})" if change.change is not None else sizes
+    detail = f"; {judged.detail}" if judged.detail else ""
+    return f"{_label(judged.name)} {WORDS[judged.outcome]}: {by_how_much}, limit {judged.limit.text}{detail}"
 
 
 def first_line(found: Verdict) -> str:
@@ -111,7 +113,7 @@ def _plain(judged: Judged) -> dict[str, object]:
         "name": judged.name, "unit": judged.unit, "limit": judged.limit.text, "verdict": judged.outcome,
         "a": change and change.a, "b": change and change.b, "change": change and change.change, "low": change and change.low,
         "high": change and change.high, "detectable": change and change.detectable, "samples": change and change.samples,
-        "runs": change and change.runs, "because": judged.because or None, "more_steps": judged.more,
+        "runs": change and change.runs, "because": judged.because or None, "detail": judged.detail or None, "more_steps": judged.more,
     }  # fmt: skip
 
 
@@ -162,7 +164,7 @@ def markdown(found: Verdict, status: int, link: Link) -> str:
     lines += ["| metric | base | candidate | change | 95 % interval | limit | verdict |", "| --- | ---: | ---: | ---: | --- | ---: | --- |"]
     for j in found.metrics[:10]:
         c = j.change
-        a, b = (human(None if v is None else round(v), j.unit) for v in ((c.a, c.b) if c else (None, None)))
+        a, b = (text_of(v, j.unit) for v in ((c.a, c.b) if c else (None, None)))
         interval = f"{percent(c.low)} to {percent(c.high)}" if c and c.low is not None and c.low != c.high else "—"
         change = percent(c.change) if c else "—"
         cells = escaped_markdown(_label(j.name)), a, b, change, interval, escaped_markdown(j.limit.text), WORDS[j.outcome]

@@ -12,6 +12,7 @@ from tb_sol_plugin.analyses.compare.compare_tree_tables import FACTS as TREE_FAC
 from tb_sol_plugin.metrics.compare.causes import Cause, Hidden
 from tb_sol_plugin.metrics.compare.differences import BUSY, OTHERS, RESIDUE, SLOW, STEP, Bar, Basis, MetricChange, Rows, Side, Waterfall
 from tb_sol_plugin.metrics.compare.samples import METRICS as KNOWN
+from tb_sol_plugin.metrics.compare.samples import text_of
 from tb_sol_plugin.metrics.report.settings import named
 from tb_sol_plugin.metrics.time import breakdown as P
 from tb_sol_plugin.model import figure as F
@@ -138,7 +139,7 @@ def facts(a: Side, b: Side, metrics: Sequence[MetricChange], more: Mapping[str, 
         if one is not None:
             values[fact] = one.change.change
             if one.change.a is not None and one.change.b is not None:
-                notes[fact] = f"{human(round(one.change.a), one.unit)} → {human(round(one.change.b), one.unit)}"
+                notes[fact] = f"{text_of(one.change.a, one.unit)} → {text_of(one.change.b, one.unit)}"
     values |= more
     shown = [n for n in ("change", "device_busy_change", "idle_change", "launches_change", "detectable") if values[n] is not None]
     return make_facts(
@@ -172,7 +173,7 @@ def metrics_table(a: Side, b: Side, metrics: Sequence[MetricChange]) -> TableSec
 
 
 def _text(value: float | None, unit: str) -> str | None:
-    return None if value is None else human(round(value), unit)
+    return None if value is None else text_of(value, unit)
 
 
 def causes_table(causes: Sequence[Cause], found: Waterfall) -> TableSection:

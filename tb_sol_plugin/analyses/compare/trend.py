@@ -17,11 +17,11 @@ import pandas as pd
 
 from tb_sol_plugin.metrics.compare import change as C
 from tb_sol_plugin.metrics.compare.causes import Cause, compared
-from tb_sol_plugin.metrics.compare.differences import Side
-from tb_sol_plugin.metrics.compare.gate import is_exact, unit_of, values_of, wanted_of
+from tb_sol_plugin.metrics.compare.differences import Side, changed
+from tb_sol_plugin.metrics.compare.gate import is_exact, is_rate, unit_of, values_of, wanted_of
 from tb_sol_plugin.metrics.compare.history import LEAST_RUNS, Changed, changes_of
 from tb_sol_plugin.metrics.compare.ranks import slowest
-from tb_sol_plugin.metrics.compare.samples import METRICS, Samples, samples_of
+from tb_sol_plugin.metrics.compare.samples import METRICS, Samples, samples_of, text_of
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction, Sidecar, natural
@@ -39,11 +39,11 @@ from tb_sol_plugin.model.report import (
     make_facts,
     make_table,
 )
-from tb_sol_plugin.units import how_many, human, number
+from tb_sol_plugin.units import how_many, number
 
 Metric = Literal[
     "step_time", "device_busy", "kernel_time", "exposed_communication", "exposed_memcpy", "idle", "host_time", "dataloader", "launches",
-    "syncs", "allocations", "copied_bytes", "peak_memory",
+    "syncs", "allocations", "copied_bytes", "peak_memory", "efficiency", "mfu",
 ]  # fmt: skip
 
 
@@ -128,7 +128,7 @@ class One:
     tables={"runs": RUNS, "changes": CHANGES},
     facts=FACTS,
     under="compare",
-    reduce=Reduction(samples_of, fields=("step",), version=4),
+    reduce=Reduction(samples_of, fields=("step", "device_limits"), version=5),
 )
 def run(workers: Sequence[RecordingReduction[Samples]], files: Sequence[Sidecar], query: TrendQuery) -> Report:
     wanted_of([query.shown])  # BadQuery where there is no such number or kind of row
@@ -183,7 +183,7 @@ def _label(metric: str) -> str:
 
 
 def _text(value: float, metric: str) -> str:
-    return human(round(value), unit_of(metric))
+    return text_of(value, unit_of(metric))
 
 
 def _headline(
@@ -233,9 +233,9 @@ def _runs(known: Sequence[One], changes: Sequence[Changed], metric: str) -> Tabl
         }  # fmt: skip
         if before is not None:
             sides = [[o.steps(metric)] for o in (before, one)]
-            exact = is_exact(metric)
-            found = C.exactly(*sides) if exact else C.change_of(*sides)
-            verdict = C.seen(found, least=1 if exact else C.LEAST_STEPS)
+            both = Side(before.run, [before.samples]), Side(one.run, [one.samples])
+            found = changed(metric, sides[0], sides[1], both)
+            verdict = C.seen(C.turned(found) if is_rate(metric) else found, least=1 if is_exact(metric) else C.LEAST_STEPS)
             few = verdict == "unknown"
             row |= {"change": found.change, "verdict": verdict, "low": None if few else found.low, "high": None if few else found.high}
         rows.append(row)
@@ -264,7 +264,7 @@ def _changes(known: Sequence[One], changes: Sequence[Changed], causes: Sequence[
 
 def _figure(known: Sequence[One], values: Sequence[float], changes: Sequence[Changed], metric: str) -> FigureSection:
     unit = unit_of(metric)
-    scale, name = F.time_scale(max(values)) if unit == "ns" else (1.0, unit if unit != "count" else "")
+    scale, name = F.time_scale(max(values)) if unit == "ns" else (0.01, "%") if unit == "ratio" else (1.0, unit if unit != "count" else "")
     spread = [np.percentile(one.steps(metric), [25, 75]).tolist() for one in known]
     place = list(range(len(known)))
     sizes = [f"{_text(v, metric)}, {how_many(len(one.samples.steps), 'step')}" for one, v in zip(known, values, strict=True)]

@@ -10,23 +10,18 @@ Of a SOL capture these are the sampled steps, on the host and beside their limit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.errors import Unavailable
-from tb_sol_plugin.metrics import memo_under
 from tb_sol_plugin.metrics.report.notes import edge_notices
 from tb_sol_plugin.metrics.time import breakdown as P
 from tb_sol_plugin.metrics.time.scope import Scope, before_steps, is_capture, is_profile, is_uncounted, scope
-from tb_sol_plugin.metrics.time.waterfall import Waterfall
-from tb_sol_plugin.metrics.time.waterfall import waterfall as waterfall_of
 from tb_sol_plugin.metrics.work.columns import MODELED, NO_MODEL, ranked
-from tb_sol_plugin.metrics.work.sums import Calls, Performed, calls_of, performed, unowned_by_step, use_of
+from tb_sol_plugin.metrics.work.step_limits import LIMITS, StepLimits
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -47,7 +42,6 @@ from tb_sol_plugin.model.report import (
     make_table,
 )
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 from tb_sol_plugin.tables.series import thinned
 from tb_sol_plugin.units import capitalized, human, side_by_side
 
@@ -278,16 +272,13 @@ def _limits_figure(frame: pd.DataFrame, word: str) -> FigureSection:
     )
 
 
-LIMITS: Final = ("sol_ns", "sol_ratio", "mfu", "hfu", "bandwidth_utilisation", "modelled_share")
-
-
 def _against(capture: Capture, where: Scope, frame: pd.DataFrame, limits: str) -> dict[str, pd.Series]:
     """Returns per step the limit of the work it launched, and what follows; of everything recorded where no step was.
 
     The calls are put in order of their steps once, so that all steps together cost one pass over the calls.
     """
     rows = list(where.rows) or [-1]
-    part = _Steps.of(capture, where, limits)
+    part = StepLimits.of(capture, where, limits)
     times = zip(rows, frame["duration_ns"], strict=True)
     found = [part.limits([] if row < 0 else [row], int(ns)) for row, ns in times]
     return {name: pd.Series([one[name] for one in found], dtype=object, index=frame.index) for name in LIMITS} | {
@@ -295,81 +286,10 @@ def _against(capture: Capture, where: Scope, frame: pd.DataFrame, limits: str) -
     }
 
 
-@dataclass(frozen=True)
-class _Steps:
-    """Calls, and where those of each step are: `order[bounds[i]:bounds[i + 1]]`, ascending.
-
-    own: the device's own work, communication and copies over a link set aside.
-    unowned_ns: device time of no call per step, last that of no step. waterfall: of the whole recording; of several devices the limit
-    is that of the one with most to do.
-    """
-
-    order: Ints
-    bounds: Ints
-    sol: Floats
-    modeled: Floats
-    owned: Floats
-    own: Mask
-    performed: Performed
-    unowned_ns: Ints
-    waterfall: Waterfall
-    spec: DeviceSpec | None
-
-    @staticmethod
-    def of(capture: Capture, where: Scope, limits: str) -> _Steps:
-        """Returns the calls of a selection in order, put so once per recording."""
-        calls = calls_of(capture, where, limits)
-        key = ("steps.calls", where.whole, where.rows)
-        return memo_under(capture, calls.done.spec, key, lambda: _Steps._of(capture, calls, limits))
-
-    @staticmethod
-    def _of(capture: Capture, calls: Calls, limits: str) -> _Steps:
-        step = calls.ops["step"].to_numpy()
-        order = np.argsort(step, kind="stable")
-        sol, modeled, owned = (calls.values[n] for n in ("sol_ns", "modelled_sum_ns", "owned_sum_ns"))
-        return _Steps(
-            order=order,
-            bounds=np.searchsorted(step[order], np.arange(len(capture.steps) + 1)),
-            sol=sol,
-            modeled=modeled,
-            owned=owned,
-            own=~(calls.ops["link"] | calls.ops["collective"]).to_numpy(),
-            performed=performed(calls.ops),
-            unowned_ns=unowned_by_step(capture, calls.done),
-            waterfall=waterfall_of(capture, scope(capture, Query()), limits),
-            spec=calls.done.spec,
-        )
-
-    def limits(self, rows: list[int], time_ns: int, *, steps: int = 1) -> dict[str, Scalar]:
-        """Returns the columns of LIMITS for the calls of some steps over `time_ns`, None unknown; the limit is divided by `steps`.
-
-        own_share: the modeled part of the device's own work. rows: of `steps`, none for all calls.
-        """
-        of: slice | Ints = slice(None)
-        if rows:
-            of = np.concatenate([self.order[self.bounds[row] : self.bounds[row + 1]] for row in rows])
-            of.sort()  # sums of floats in one order, whatever the order of the steps
-        sol, modeled, owned, own = (values[of] for values in (self.sol, self.modeled, self.owned, self.own))
-        whole = float(owned.sum()) + int(self.unowned_ns[rows or slice(None)].sum())
-        known = bool(np.isfinite(sol).any())
-        limit = float(np.nansum(sol)) / self.waterfall.parallel
-        used = use_of(self.performed.take(of), self.spec, time_ns, devices=self.waterfall.devices)
-        alone = float(owned[own].sum())
-        return {
-            "sol_ns": round(limit / steps) if known else None,
-            "sol_ratio": limit / time_ns if known and time_ns > 0 else None,
-            "mfu": used.mfu,
-            "hfu": used.hfu,
-            "bandwidth_utilisation": used.bandwidth_utilisation,
-            "modelled_share": float(np.nansum(modeled)) / whole if whole > 0 else None,
-            "own_share": float(np.nansum(modeled[own])) / alone if alone > 0 else None,
-        }
-
-
 def _average(capture: Capture, over: pd.DataFrame, limits: str) -> dict[str, Scalar]:
     """Returns LIMITS over some steps: sums before ratios; the limit is per step."""
     rows = [int(r) for r in over["_row"]]
-    part = _Steps.of(capture, scope(capture, Query()), limits)
+    part = StepLimits.of(capture, scope(capture, Query()), limits)
     return part.limits([] if -1 in rows else rows, int(over["duration_ns"].sum()), steps=len(over))
 
 

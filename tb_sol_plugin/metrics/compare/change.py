@@ -89,6 +89,18 @@ def drawn_steps(count: int, draws: int, random: np.random.Generator) -> npt.NDAr
     return np.asarray((starts[:, :, None] + np.arange(block)).reshape(draws, -1)[:, :count], np.intp)
 
 
+def middle_of(runs: Sequence[Values], weights: Sequence[Values] | None = None) -> float | None:
+    """Returns the median over all steps of a side; with weights, of rates, their weighted mean: sum over sum. None without a step."""
+    found = [np.asarray(run, np.float64) for run in runs if len(run)]
+    if not found:
+        return None
+    values = np.concatenate(found)
+    if weights is None:
+        return float(np.median(values))
+    weight = np.concatenate([w for w in weights if len(w)])
+    return float((values * weight).sum() / weight.sum()) if weight.sum() else None
+
+
 def drawn_medians(runs: Sequence[Values], random: np.random.Generator, draws: int = DRAWS) -> Values:
     """Returns the median over all steps of a side, drawn again and again within each of its runs."""
     drawn = np.concatenate([run[drawn_steps(len(run), draws, random)] for run in runs if len(run)], axis=1)
@@ -103,21 +115,37 @@ def noise_between_runs(runs: Sequence[Values], floor: float = RUN_NOISE) -> floa
     return max(float(medians.std(ddof=1) / medians.mean()), LEAST_RUN_NOISE)
 
 
+def drawn_rates(runs: Sequence[Values], weights: Sequence[Values], random: np.random.Generator) -> Values:
+    """Returns the weighted mean over all steps of a side, drawn again and again within each of its runs."""
+    above, below = np.zeros(DRAWS), np.zeros(DRAWS)
+    for run, weight in zip(runs, weights, strict=True):
+        if len(run):
+            steps = drawn_steps(len(run), DRAWS, random)
+            above += (run * weight)[steps].sum(1)
+            below += weight[steps].sum(1)
+    return np.asarray(above / below, np.float64)
+
+
 def change_of(
-    a: Sequence[Values], b: Sequence[Values], *, floor: float = RUN_NOISE, between: float | None = None, fixed: bool = False
-) -> Change:
+    a: Sequence[Values], b: Sequence[Values], *, floor: float = RUN_NOISE, between: float | None = None, fixed: bool = False,
+    weights: tuple[Sequence[Values], Sequence[Values]] | None = None,
+) -> Change:  # fmt: skip
     """Returns how the median changed from side A to side B; each a value per step (any unit), per run.
 
     floor: noise from run to run where a side has too few runs to show it; the larger one of both sides counts. between: that noise where
-    it is known. fixed: A is a number that somebody committed, which has no noise of its own.
+    it is known. fixed: A is a number that somebody committed, which has no noise of its own. weights: of rates, what each value was
+    divided by, of both sides: it is then the change of sum over sum.
     """
-    found = exactly(a, b)
+    found = exactly(a, b, weights)
     if found.change is None or (found.a == 0 and found.b == 0):
         return found
-    a, b = (_recorded(side) for side in (a, b))
     change = found.change
     random = np.random.default_rng(SEED)
-    drawn_a, drawn_b = drawn_medians(a, random), drawn_medians(b, random)
+    if weights is None:
+        drawn_a, drawn_b = (drawn_medians(_recorded(side), random) for side in (a, b))
+    else:
+        drawn_a, drawn_b = (drawn_rates(side, of, random) for side, of in zip((a, b), weights, strict=True))
+    a, b = (_recorded(side) for side in (a, b))
     ratio = drawn_b / np.where(drawn_a == 0, np.nan, drawn_a) - 1
     tail = (100 - CONFIDENCE) / 2
     low, high = np.nanpercentile(ratio, [tail, 100 - tail])
@@ -125,6 +153,14 @@ def change_of(
     width = NORMAL * noise * float(np.sqrt((0 if fixed else 1 / len(a)) + 1 / len(b)))
     half = float(np.hypot((high - low) / 2, width))
     return replace(found, low=max(change - half, NOTHING_LEFT), high=change + half)
+
+
+def turned(found: Change) -> Change:
+    """Returns a change of what is better the more there is of it, as one that is worse the larger it is; a and b stay."""
+    if found.change is None:
+        return found
+    low, high = (None if end is None else -end for end in (found.high, found.low))
+    return replace(found, change=-found.change, low=low, high=high)
 
 
 def judged(found: Change, limit: float) -> Verdict:
@@ -150,12 +186,13 @@ def seen(found: Change, alike: float = ALIKE, *, least: int = LEAST_STEPS) -> Ve
     return "same" if -alike <= found.low and found.high <= alike else "inconclusive"
 
 
-def exactly(a: Sequence[Values], b: Sequence[Values]) -> Change:
+def exactly(
+    a: Sequence[Values], b: Sequence[Values], weights: tuple[Sequence[Values], Sequence[Values]] | None = None
+) -> Change:  # fmt: skip
     """Returns how a count or a size changed: these are nearly free of noise, so the interval is the change itself."""
+    middle_a, middle_b = (middle_of(side, weights and weights[i]) for i, side in enumerate((a, b)))
     a, b = (_recorded(side) for side in (a, b))
     samples, runs = (sum(map(len, a)), sum(map(len, b))), (len(a), len(b))
-    middle_a = float(np.median(np.concatenate(a))) if a else None
-    middle_b = float(np.median(np.concatenate(b))) if b else None
     if middle_a == 0 and middle_b == 0:
         return Change(0.0, 0.0, 0.0, 0.0, 0.0, samples, runs)
     if not middle_a or middle_b is None:

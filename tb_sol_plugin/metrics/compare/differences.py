@@ -49,11 +49,29 @@ class Side:
         return np.asarray(run.values["step_time"], np.float64)
 
     def values(self, metric: str, *, kept: bool = False) -> list[Values] | None:
-        """Returns a metric per step and run; None where a run does not know it. kept: without slow and fast steps."""
-        if any(metric not in run.values for run in self.runs):
+        """Returns a metric per step and run; None where a run does not know it. kept: without slow and fast steps.
+
+        Of findings one number per run.
+        """
+        if metric == "findings":
+            return [np.array([len(run.findings or ())], np.float64) for run in self.runs] if self.has_findings else None
+        of = METRICS[metric].of or metric
+        if any(of not in run.values for run in self.runs):
             return None
-        found = [np.asarray(run.values[metric], np.float64) for run in self.runs]
+        found = [np.asarray(run.values[of], np.float64) for run in self.runs]
+        if METRICS[metric].of:
+            found = [np.divide(v, self.times(run), out=np.zeros(len(v)), where=self.times(run) > 0)
+                     for v, run in zip(found, self.runs, strict=True)]  # fmt: skip
         return [v[k] for v, k in zip(found, self.kept, strict=True)] if kept else found
+
+    def weights(self, metric: str) -> list[Values] | None:
+        """Returns what each value of a rate was divided by, per step and run; None of what is no rate."""
+        return [self.times(run) for run in self.runs] if metric in METRICS and METRICS[metric].of else None
+
+    @property
+    def has_findings(self) -> bool:
+        """Whether findings were looked for in every run."""
+        return all(run.findings is not None for run in self.runs)
 
     @property
     def has_steps(self) -> bool:
@@ -84,10 +102,22 @@ def metrics_of(a: Side, b: Side, *, floor: float = C.RUN_NOISE, between: Mapping
         ours, theirs = a.values(name), b.values(name)
         if ours is None or theirs is None:
             continue
-        known = (between or {}).get(name)
-        found = C.exactly(ours, theirs) if metric.exact else C.change_of(ours, theirs, floor=floor, between=known)
-        out.append(MetricChange(name, found, C.seen(found, least=1 if metric.exact else C.LEAST_STEPS)))
+        found = changed(name, ours, theirs, (a, b), floor=floor, between=(between or {}).get(name))
+        judged = C.turned(found) if metric.of else found  # of rates more is better
+        out.append(MetricChange(name, found, C.seen(judged, least=1 if metric.exact else C.LEAST_STEPS)))
     return out
+
+
+def changed(
+    name: str, ours: Sequence[Values], theirs: Sequence[Values], sides: tuple[Side, Side], *, floor: float = C.RUN_NOISE,
+    between: float | None = None,
+) -> Change:  # fmt: skip
+    """Returns how a metric, or the time of a row, changed. ours, theirs: its values on both sides. between: known noise from run to run."""
+    if name in METRICS and METRICS[name].exact:
+        return C.exactly(ours, theirs)
+    weights = [side.weights(name) for side in sides]
+    both = (weights[0], weights[1]) if weights[0] is not None and weights[1] is not None else None
+    return C.change_of(ours, theirs, floor=floor, between=between, weights=both)
 
 
 # -- Rows -------------------------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ from tb_sol_plugin.metrics.compare import change as C
 from tb_sol_plugin.metrics.compare.causes import Cause, compared
 from tb_sol_plugin.metrics.compare.change import Change, Values
 from tb_sol_plugin.metrics.compare.differences import DEVICE_SPEED, Side, Waterfall, common_factor, rows_of
-from tb_sol_plugin.metrics.compare.samples import METRICS, PROFILER, per_step
+from tb_sol_plugin.metrics.compare.samples import METRICS, PROFILER, per_step, text_of
+from tb_sol_plugin.metrics.rules.time import RULES
 from tb_sol_plugin.units import human
 
 Outcome: TypeAlias = Literal["regression", "within", "better", "inconclusive", "unavailable"]
@@ -28,6 +29,8 @@ PASSED, UNAVAILABLE, REGRESSION, INCONCLUSIVE = 0, 3, 4, 5
 """Exit statuses."""
 OF_ROWS: Final = ("operator", "kernel", "module", "phase")
 """Groupings whose rows are metrics: `operator:aten::mm`."""
+FINDING: Final = "finding"
+"""What the finding of a rule saves is a metric: `finding:host_wait`."""
 LIMIT: Final = 0.03
 """Change that passes where no limit is given."""
 UNITS: Final = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10,
@@ -78,7 +81,10 @@ class Budget:
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of one metric. because: why it is unavailable, and how to record it. more: further steps a side that would decide it."""
+    """What came of one metric. because: why it is unavailable, and how to record it. more: further steps a side that would decide it.
+
+    detail: what changed, where the number alone does not say it.
+    """
 
     name: str
     unit: str
@@ -87,6 +93,7 @@ class Judged:
     change: Change | None = None
     because: str = ""
     more: int | None = None
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -122,7 +129,7 @@ def limit_of(text: str, unit: str) -> Limit:
     value, suffix = float(found[1]), found[2]
     if suffix == "%":
         return Limit(text.strip(), part=value / 100)
-    fits = {"ns": ("ns", "us", "µs", "ms", "s"), "B": ("B", "KB", "MB", "GB", "KiB", "MiB", "GiB"), "count": ("",)}[unit]
+    fits = {"ns": ("ns", "us", "µs", "ms", "s"), "B": ("B", "KB", "MB", "GB", "KiB", "MiB", "GiB"), "count": ("",), "ratio": ("",)}[unit]
     if suffix not in fits:
         units = ", ".join(f or "none" for f in fits)
         raise BadQuery(f"{text!r} is no limit of this metric", hint=f"its units are {units}, or %", field="metric")
@@ -136,25 +143,29 @@ def wanted_of(texts: Sequence[str], default: Limit | None = None) -> list[Wanted
         name, equals, limit = text.rpartition("=")
         name = name if equals else text
         kind, colon, of = name.partition(":")
-        if not (name in METRICS or (colon and kind in OF_ROWS and of)):
-            known = ", ".join([*METRICS, *(f"{g}:NAME" for g in OF_ROWS)])
+        if not (name in METRICS or (colon and kind in OF_ROWS and of) or (kind == FINDING and of in RULES)):
+            known = ", ".join([*METRICS, *(f"{g}:NAME" for g in OF_ROWS), f"{FINDING}:RULE"])
+            known = f"of findings {', '.join(RULES)}" if kind == FINDING else known
             raise BadQuery(f"no metric {name!r}", hint=f"there is: {known}", field="metric")
         out.append(Wanted(name, limit_of(limit, unit_of(name)) if equals else default or (NONE if is_exact(name) else USUAL)))
     return out
 
 
 def budget_of(name: str, text: str) -> Budget:
-    """Reads a budget: `4.9ms`, or `4.9ms +5%`. BadQuery where the metric does not exist or the text is none."""
+    """Reads a budget: `4.9ms`, or `4.9ms +5%`; of a rate `38.4%`. BadQuery where the metric does not exist or the text is none."""
     wanted_of([name])
     number, plus, allowed = text.partition("+")
     value = limit_of(number, unit_of(name))
-    if value.amount is None:
+    amount = value.amount if value.amount is not None or unit_of(name) != "ratio" else value.part
+    if amount is None:
         raise BadQuery(f"{text[:40]!r} is no budget of {name[:80]}", hint="write an amount, as 4.9ms or 4.9ms +5%", field="metric")
-    return Budget(name, value.amount, text.strip(), limit_of(allowed, unit_of(name)) if plus else None)
+    return Budget(name, amount, text.strip(), limit_of(allowed, unit_of(name)) if plus else None)
 
 
 def budget_text(value: float, unit: str, allowed: Limit | None = None) -> str:
-    """Returns a measured number as a budget: `4.931ms`, `32`, `1048576B`."""
+    """Returns a measured number as a budget: `4.931ms`, `32`, `1048576B`, `38.41%`."""
+    if unit == "ratio":
+        return f"{100 * value:.4g}%{f' +{allowed.text}' if allowed is not None else ''}"
     number = f"{value / 1e6:.4g}ms" if unit == "ns" and value < 1e12 else f"{value / 1e9:.0f}s" if unit == "ns" else f"{round(value)}"
     return f"{number}{'B' if unit == 'B' else ''}{f' +{allowed.text}' if allowed is not None else ''}"
 
@@ -162,6 +173,11 @@ def budget_text(value: float, unit: str, allowed: Limit | None = None) -> str:
 def unit_of(name: str) -> str:
     """Returns the unit of a metric; rows are times."""
     return METRICS[name].unit if name in METRICS else "ns"
+
+
+def is_rate(name: str) -> bool:
+    """Whether a metric is a part of something, of which more is better."""
+    return name in METRICS and bool(METRICS[name].of)
 
 
 def is_exact(name: str) -> bool:
@@ -176,7 +192,8 @@ def check(
 
     least: steps below which trust is lowered. between: noise from run to run per metric, where earlier runs show it.
     """
-    judged = [_judge(values_of(base, one.name), candidate, one, base.name, (between or {}).get(one.name)) for one in wanted]
+    judged = [_judge(values_of(base, w.name), candidate, w, base.name, (between or {}).get(w.name), base.weights(w.name)) for w in wanted]
+    judged = [replace(j, detail=_new_findings(base, candidate)) if j.name == "findings" else j for j in judged]
     found = compared(base, candidate)
     warnings = _of_history(judged, between or {})
     if not between and (len(base.runs) == 1 or len(candidate.runs) == 1):
@@ -201,7 +218,8 @@ def check_budgets(
         budget = known.get(one.name)
         allowed = budget.allowed if budget is not None and budget.allowed is not None else one.limit
         ours = None if budget is None else [np.array([budget.value])]
-        judged.append(_judge(ours, candidate, Wanted(one.name, allowed), name, (between or {}).get(one.name), fixed=True))
+        found = _judge(ours, candidate, Wanted(one.name, allowed), name, (between or {}).get(one.name), fixed=True)
+        judged.append(replace(found, detail=_findings_of(candidate)) if one.name == "findings" else found)
     steps = round(float(np.concatenate([Side.times(run) for run in candidate.runs]).mean()))
     return Verdict(
         _worst(judged), name, candidate.name, judged, [], Waterfall(steps, steps, ()), [],
@@ -228,7 +246,7 @@ def levels_between(history: Side, metrics: Sequence[str]) -> list[str]:
         values = None if is_exact(name) else values_of(history, name)
         levels = C.two_levels(np.array([np.median(v) for v in values])) if values is not None else None
         if levels is not None:
-            low, high = (human(round(v), unit_of(name)) for v in (levels.low, levels.high))
+            low, high = (text_of(v, unit_of(name)) for v in (levels.low, levels.high))
             out.append(f"{name}: earlier runs have two levels, {low} and {high}; the noise is that within one")
     return out
 
@@ -257,10 +275,24 @@ def _of_history(judged: Sequence[Judged], between: Mapping[str, float]) -> list[
     return out
 
 
+def _findings_of(side: Side) -> str:
+    """Returns the findings of a side by their rules."""
+    rules = dict.fromkeys(rule for run in side.runs for rule in run.findings or ())
+    return f"found: {', '.join(rules)}" if rules else ""
+
+
+def _new_findings(a: Side, b: Side) -> str:
+    """Returns which findings B alone has, and which A alone."""
+    ours, theirs = (dict.fromkeys(rule for run in side.runs for rule in run.findings or ()) for side in (a, b))
+    parts = {"new": [r for r in theirs if r not in ours], "gone": [r for r in ours if r not in theirs]}
+    return "; ".join(f"{word}: {', '.join(rules)}" for word, rules in parts.items() if rules)
+
+
 def _judge(
-    ours: list[Values] | None, b: Side, wanted: Wanted, base: str, between: float | None, *, fixed: bool = False
+    ours: list[Values] | None, b: Side, wanted: Wanted, base: str, between: float | None, weights: list[Values] | None = None,
+    *, fixed: bool = False,
 ) -> Judged:  # fmt: skip
-    """Returns the verdict of one metric. ours: of the base, whose name is `base`; fixed: a committed number."""
+    """Returns the verdict of one metric. ours, weights: of the base, whose name is `base`; fixed: a committed number."""
     unit, theirs = unit_of(wanted.name), values_of(b, wanted.name)
     if ours is None and fixed and theirs is not None:
         found = C.exactly([], theirs)
@@ -269,12 +301,15 @@ def _judge(
         lacking = " and ".join(name for name, found in ((base, ours), (b.name, theirs)) if found is None)
         because = f"{lacking} {'do' if ours is None and theirs is None else 'does'} not have it; {_record(wanted.name)}"
         return Judged(wanted.name, unit, wanted.limit, "unavailable", because=because)
-    found = C.exactly(ours, theirs) if is_exact(wanted.name) else C.change_of(ours, theirs, between=between, fixed=fixed)
+    rate = b.weights(wanted.name)
+    both = None if rate is None else (weights or [np.ones(len(v)) for v in ours], rate)
+    found = C.exactly(ours, theirs) if is_exact(wanted.name) else C.change_of(ours, theirs, between=between, fixed=fixed, weights=both)
     if found.change is None or found.a is None or found.b is None:
-        return Judged(wanted.name, unit, wanted.limit, _from_nothing(found, wanted.limit), found)
+        return Judged(wanted.name, unit, wanted.limit, "better" if rate else _from_nothing(found, wanted.limit), found)
     limit = wanted.limit.of(found.a)
-    outcome = OUTCOMES[C.judged(found, limit)]
-    least = replace(found, samples=(found.samples[1],) * 2) if fixed else found
+    worse = found if rate is None else C.turned(found)
+    outcome = OUTCOMES[C.judged(worse, limit)]
+    least = replace(worse, samples=(found.samples[1],) * 2) if fixed else worse
     more = C.steps_to_decide(least, limit) if outcome == "inconclusive" else None
     return Judged(wanted.name, unit, wanted.limit, outcome, found, more=more)
 
@@ -289,6 +324,8 @@ def values_of(side: Side, name: str) -> list[Values] | None:
     if name in METRICS:
         return side.values(name)
     by, _, row = name.partition(":")
+    if by == FINDING:
+        return [np.array([(run.findings or {}).get(row, 0)], np.float64) for run in side.runs] if side.has_findings else None
     if not side.knows(by):
         return None
     out = []
@@ -309,6 +346,10 @@ def values_of(side: Side, name: str) -> list[Values] | None:
 def _record(name: str) -> str:
     if name == "peak_memory":
         return "record with profile_memory=True"
+    if is_rate(name):
+        return "record with record_shapes=True, on a device whose limits are known (see `tb-sol devices`)"
+    if name.partition(":")[0] in ("findings", FINDING):
+        return "store a baseline again with --save-baseline; a SOL log has none"
     if name.partition(":")[0] == "module":
         return "record with with_stack=True or with_modules=True"
     if name.partition(":")[0] in OF_ROWS:

@@ -17,6 +17,7 @@ import numpy as np
 
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.compare.step_tree import StepTree, step_tree
+from tb_sol_plugin.metrics.critical.replayed import replayed_findings
 from tb_sol_plugin.metrics.memory.curves import whole
 from tb_sol_plugin.metrics.memory.leaks import sums_of_steps
 from tb_sol_plugin.metrics.report.notes import setting
@@ -24,14 +25,17 @@ from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import breakdown as P
 from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.kernels import class_of, kernel_classes
+from tb_sol_plugin.metrics.time.waterfall import waterfall
 from tb_sol_plugin.metrics.trees.module_tree import module_tree
 from tb_sol_plugin.metrics.trees.phases import device_owners, phase_tree
 from tb_sol_plugin.metrics.work.costs import costs
+from tb_sol_plugin.metrics.work.step_limits import StepLimits
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.units import human
 
 MOST_STEPS: Final = 1_000
 """Steps whose numbers are taken, the last ones of a longer recording."""
@@ -57,12 +61,16 @@ FLOATS: Final = {
 
 
 class Metric(NamedTuple):
-    """A number of a step. unit: ns, count or B. exact: nearly free of noise, so that it is compared as it is."""
+    """A number of a step. unit: ns, count, B or ratio. exact: nearly free of noise, so that it is compared as it is.
+
+    of: of a ratio, the name of the time in `Samples.values` that is divided by the length of the step; more of it is better.
+    """
 
     label: str
     unit: str
     doc: str
     exact: bool = False
+    of: str = ""
 
 
 METRICS: Final[Mapping[str, Metric]] = {
@@ -79,11 +87,16 @@ METRICS: Final[Mapping[str, Metric]] = {
     "allocations": Metric("Allocator calls", "count", "calls that take memory from the driver or give it back, as cudaMalloc", exact=True),
     "copied_bytes": Metric("Copied", "B", "bytes moved by the copies that a step launched, where recorded", exact=True),
     "peak_memory": Metric("Memory peak", "B", "most memory in use at the device during a step, where recorded", exact=True),
+    "efficiency": Metric("Speed of light", "ratio", "least time of the step's work at the device's limits, over the step", of="limit"),
+    "mfu": Metric("MFU", "ratio", "model FLOP utilization: least time of the step's matrix work, over the step", of="matrix_limit"),
+    "findings": Metric("Findings", "count", "findings that save 0.5 % of the step or more, where they were looked for", exact=True),
 }
 PARTS: Final = P.CATEGORIES
 """Exclusive parts of a step, which add up to it."""
 PROFILER: Final = ("record_shapes", "with_stack", "profile_memory")
 """Settings of the profiler, which cost time themselves."""
+LEAST_MODELED: Final = 0.8
+"""Part of the device's own work that a cost model knows, below which an efficiency says nothing."""
 ALLOCATING: Final = re.compile(r"^(cuda|hip|musa)(Malloc|Free|Mem(Create|Map|Unmap|Release))|^cuMem(Alloc|Free|Create|Map|Unmap|Release)")
 """Calls of the driver's allocator: a caching allocator makes none of them once it has what a step takes."""
 GROUPINGS: Final = ("operator", "kernel", "kind", "module", "phase", "copy")
@@ -116,7 +129,8 @@ class Samples(msgspec.Struct, frozen=True):
     source: kineto or sol_capture. steps: their numbers, -1 for a recording without any. values: per metric one per step; a metric that is
     not known is left out. parts: exclusive parts per step, ns. row_steps: places in `steps` of those that `groupings` have. incomplete:
     steps that were cut by the window. warm: the first complete step, where it was left out. settings: how the recording was made. tree: of
-    one step, the one whose length is nearest to the median; None without operators.
+    one step, the one whose length is nearest to the median; None without operators. findings: ns per step that each
+    saves, by its rule, where they were looked for.
     """
 
     source: str
@@ -129,6 +143,12 @@ class Samples(msgspec.Struct, frozen=True):
     warm: int | None
     settings: dict[str, str]
     tree: StepTree | None = None
+    findings: dict[str, int] | None = None
+
+
+def text_of(value: float | None, unit: str) -> str:
+    """Returns a number of a step in its unit, as `4.93 ms`, `32` or `38.4 %`; unknown is an em dash."""
+    return human(value if value is None or unit == "ratio" else round(value), unit)
 
 
 def samples_of(capture: Capture, query: Query) -> Samples:
@@ -157,6 +177,7 @@ def samples_of(capture: Capture, query: Query) -> Samples:
         step_of_host = _steps_of_host(capture, rows)
     count = len(duration)
     values = _values(capture, parts, duration, host, step_of_device, step_of_host) | _peaks(capture, numbers)
+    values |= _limits(capture, where, query, rows if len(rows) and split is not None else None, duration)
     chosen = np.unique(np.linspace(0, count - 1, min(count, ROW_STEPS)).round().astype(np.int64))
     shown = np.full(count + 1, -1, np.int64)
     shown[chosen] = np.arange(len(chosen))
@@ -244,6 +265,34 @@ def _peaks(capture: Capture, numbers: Ints) -> dict[str, tuple[int, ...]]:
     peak = dict(zip(found["step"].tolist(), found["peak"].tolist(), strict=True))
     known = [peak.get(n) for n in numbers.tolist()]
     return {"peak_memory": tuple(int(v) for v in known if v is not None)} if None not in known else {}
+
+
+def _limits(capture: Capture, where: scope.Scope, query: Query, rows: Ints | None, duration: Ints) -> dict[str, tuple[int, ...]]:
+    """Returns the least time of each step's work and of its matrix products on this device, ns; each only where known of all steps.
+
+    Nothing where cost models know too little of the work. rows: of `steps`, None for the whole recording as one.
+    """
+    try:
+        known = StepLimits.of(capture, where, query.device_limits)
+    except Unavailable:
+        return {}
+    every = [] if rows is None else rows.tolist()
+    share = known.limits(every, int(duration.sum()))["own_share"]
+    if not isinstance(share, float) or share < LEAST_MODELED:
+        return {}
+    found = [known.limits([] if rows is None else [row], ns) for row, ns in zip(every or [-1], duration.tolist(), strict=True)]
+    least, used = [one["sol_ns"] for one in found], [one["mfu"] for one in found]
+    matrix = [round(u * ns) if isinstance(u, float) else None for u, ns in zip(used, duration.tolist(), strict=True)]
+    out = {"limit": least, "matrix_limit": matrix}
+    return {name: tuple(v for v in of if isinstance(v, int)) for name, of in out.items() if all(isinstance(v, int) for v in of)}
+
+
+def findings_in(capture: Capture, query: Query) -> dict[str, int]:
+    """Returns what each finding of a recording saves, ns per step, by its rule; those that the page of findings does not call hidden."""
+    if scope.is_capture(capture) or scope.is_profile(capture):
+        raise Unavailable("findings need the time of single operators", hint="record a profiler trace")
+    where = scope.scope(capture, query)
+    return {f.id: f.saving for f in replayed_findings(capture, where, waterfall(capture, where, query.device_limits)).shown}
 
 
 def _program(capture: Capture) -> dict[str, str]:

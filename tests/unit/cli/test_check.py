@@ -23,12 +23,16 @@ HOSTILE = "evil|`<script>alert(1)</script>`\x1b[31m[x](http://x) @all"
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs a and a2 of one job, b with a kernel that takes twice as long, c a little slower, few of two steps, evil with a hostile name."""
+    """Runs a and a2 of one job, b with a kernel that takes twice as long, c a little slower, few of two steps, evil with a hostile name.
+
+    shapes: with shapes recorded, so that cost models know the work; shapes_slow, shapes_sync: slower, and waiting for the device.
+    """
     folder = tmp_path_factory.mktemp("runs")
     slow = {"aten::gelu": 2.0}
     jobs = {
         "a": Job(), "a2": Job(), "b": Job(scale=slow), "c": Job(clock=1.03), "few": Job(steps=2),
         "evil": Job(scale=slow, kernels={"aten::gelu": HOSTILE}),
+        "shapes": Job(batch=1), "shapes_slow": Job(batch=1, scale={"aten::gelu": 3.0}), "shapes_sync": Job(batch=1, syncs=3, mallocs=2),
     }  # fmt: skip
     for seed, (name, job) in enumerate(jobs.items()):
         trace(job, seed).write(folder / name / NAME)
@@ -76,6 +80,59 @@ def test_counts_and_rows_are_metrics(runs: Path, capsys: pytest.CaptureFixture[s
     assert check(capsys, runs / "a", runs / "b", "--metric", "operator:aten::gelu=50%")[0] == 4
     status, out, _ = check(capsys, runs / "a", runs / "b", "--metric", "module:Nothing")
     assert status == 3 and "with_stack=True" in out
+
+
+def test_efficiency_is_a_metric_that_must_not_fall(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import tb_sol_plugin as sol
+
+    # GIVEN a job of the same work whose gelu takes three times as long WHEN it is checked by its efficiency and MFU
+    names = "--metric", "efficiency", "--metric", "mfu"
+    status, out, _ = check(capsys, runs / "shapes", runs / "shapes_slow", *names, "--format", "json")
+    found = json.loads(out)
+    # THEN both fall by what the step got longer, over sums of all steps, as the page of steps has them (limits of 3 and 5 us, kept in ns)
+    assert status == 4 and [m["unit"] for m in found["metrics"]] == ["ratio", "ratio"]
+    for name, run in (("a", "shapes"), ("b", "shapes_slow")):
+        page = sol.open(str(runs), run=run, cache=False).analyze("steps", step="2-12")
+        assert [m[name] for m in found["metrics"]] == pytest.approx([page.facts["sol_ratio"], page.facts["mfu"]], rel=1e-3)  # type: ignore[union-attr]
+    assert found["metrics"][0]["high"] < -0.1 and found["causes"][0]["name"] == "aten::gelu"
+    # AND the other way round they got better; without shapes they are unavailable, and what to record is said
+    assert check(capsys, runs / "shapes_slow", runs / "shapes", *names)[0] == 0
+    status, out, _ = check(capsys, runs / "a", runs / "b", *names)
+    assert status == 3 and "record_shapes=True" in out
+    # AND a budget of it is written in percent, and holds for the limits of the device that it was written for
+    file = tmp_path / "budgets.json"
+    assert check(capsys, file, runs / "shapes", "--update", *names)[0] == 0
+    assert all(re.fullmatch(r"0\.\d+%", text) for text in json.loads(file.read_text())["budgets"].values())
+    assert check(capsys, file, runs / "shapes")[0] == 0 and check(capsys, file, runs / "shapes_slow")[0] == 4
+    assert check(capsys, file, runs / "shapes", "--device", "A100_SXM_80")[0] == 0  # of lower limits, so nearer to them
+
+
+def test_findings_are_counted_and_new_ones_named(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # GIVEN a job that newly waits for the device WHEN findings are a metric THEN there are more, and the new one is named in the first line
+    status, out, _ = check(capsys, runs / "shapes", runs / "shapes_sync", "--metric", "findings")
+    first = out.splitlines()[0]
+    assert status == 4 and first.startswith("Findings REGRESSION: +33.3 % (3 → 4), limit 0%; new: device_allocation")
+    assert check(capsys, runs / "shapes_sync", runs / "shapes", "--metric", "findings")[0] == 0
+    # AND a baseline has them, as have budgets
+    base, file = tmp_path / "base.json", tmp_path / "budgets.json"
+    check(capsys, runs / "shapes", "--save-baseline", base)
+    assert check(capsys, base, runs / "shapes_sync", "--metric", "findings")[0] == 4
+    check(capsys, file, runs / "shapes", "--update", "--metric", "findings")
+    status, out, _ = check(capsys, file, runs / "shapes_sync")
+    assert status == 4 and re.search(r"; found: .*\bdevice_allocation\b", out.splitlines()[0])
+    # AND what one saves is a number of its own, of which an amount may pass
+    wait = "finding:host_wait"
+    status, out, _ = check(capsys, base, runs / "shapes_sync", "--metric", f"{wait}=10us")
+    assert status == 4 and out.startswith("finding:host_wait REGRESSION: +")
+    assert check(capsys, base, runs / "shapes_sync", "--metric", f"{wait}=2ms")[0] == 0
+    status, _, err = check(capsys, base, runs / "shapes_sync", "--metric", "finding:nonsense")
+    assert status == 2 and "device_allocation" in err
+    # AND one that was stored without them says what to do
+    bare = json.loads(base.read_text())
+    del bare["runs"][0]["findings"]
+    base.write_text(json.dumps(bare, separators=(",", ":")))
+    status, out, _ = check(capsys, base, runs / "shapes", "--metric", "findings")
+    assert status == 3 and "store a baseline again with --save-baseline" in out
 
 
 def test_several_runs_are_one_side(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
