@@ -19,7 +19,7 @@ from tb_sol_plugin.metrics.compare import change as C
 from tb_sol_plugin.metrics.compare.causes import Cause, compared
 from tb_sol_plugin.metrics.compare.differences import Side, changed
 from tb_sol_plugin.metrics.compare.gate import is_exact, is_rate, unit_of, values_of, wanted_of
-from tb_sol_plugin.metrics.compare.history import LEAST_RUNS, Changed, changes_of
+from tb_sol_plugin.metrics.compare.history import LEAST_RUNS, Changed, changes_of, found_in, in_order
 from tb_sol_plugin.metrics.compare.ranks import slowest
 from tb_sol_plugin.metrics.compare.samples import METRICS, Samples, samples_of, text_of
 from tb_sol_plugin.model import figure as F
@@ -52,11 +52,13 @@ class TrendQuery(Query, kw_only=True, frozen=True):
     """metric: what is shown of each run
     row: in place of it the time per step of a row, as `operator:aten::mm`, `kernel:NAME`, `module:PATH` or `phase:PATH` ("" = the metric)
     only: names of runs that are taken, with * for any text ("" = all), as `nightly*`
+    pattern: regular expression (RE2): runs with names in which it is found, in the order of its first group, as `batch-(\\d+)` ("" = all)
     """
 
     metric: Metric = "step_time"
     row: str = ""
     only: str = ""
+    pattern: str = ""
 
     @property
     def shown(self) -> str:
@@ -76,6 +78,7 @@ RUNS: Final = (
     Column("samples", "Steps", "count", "complete steps that were compared"),
     Column("worker", "Worker", doc="the slowest most often: a step is as long as that of its slowest worker", show="code", rank=2),
     Column("workers", "Workers", "count", "workers of the run that were read", rank=2),
+    Column("place", "Place", doc="what the first group of the pattern found in the name", show="code", rank=3, missing="no pattern"),
     Column("part", "Part", "count", "of the history, from one change to the next", rank=3),
     Column("number", "Number", doc="the median in ns, bytes or a count", rank=3),
 )
@@ -98,13 +101,17 @@ FACTS: Final = (
 
 @dataclass(frozen=True)
 class One:
-    """A run of the history. workers: how many were read. worker: the slowest most often. samples: of the slowest one of each step."""
+    """A run of the history. workers: how many were read. worker: the slowest most often. samples: of the slowest one of each step.
+
+    place: what the pattern found in its name; "" without one.
+    """
 
     run: str
     worker: str
     workers: int
     samples: Samples
     began_ns: int | None
+    place: str = ""
 
     def steps(self, metric: str) -> C.Values:
         """Returns a metric, or the time of a row, per step; none where the run does not know it."""
@@ -132,7 +139,7 @@ class One:
 )
 def run(workers: Sequence[RecordingReduction[Samples]], files: Sequence[Sidecar], query: TrendQuery) -> Report:
     wanted_of([query.shown])  # BadQuery where there is no such number or kind of row
-    every, by_time = _history(workers, query.only)
+    every, by_time = _history(workers, query.only, query.pattern)
     known = [one for one in every if one.value(query.shown) is not None]
     label = _label(query.shown)
     notices = _notices(workers, every, known, query, by_time)
@@ -152,12 +159,13 @@ def run(workers: Sequence[RecordingReduction[Samples]], files: Sequence[Sidecar]
     )  # fmt: skip
 
 
-def _history(workers: Sequence[RecordingReduction[Samples]], only: str) -> tuple[list[One], bool]:
-    """Returns the runs in order, and whether that is the order of time."""
+def _history(workers: Sequence[RecordingReduction[Samples]], only: str, regex: str) -> tuple[list[One], bool]:
+    """Returns the runs in order, and whether that is the order of time, or of what a regular expression finds in their names."""
+    places = found_in(sorted({one.run for one in workers}), regex) if regex else None
     found: dict[str, list[tuple[str, Samples, int | None]]] = {}
     pattern = only.strip()[:MOST_PATTERN]
     for one in workers:
-        if one.state != "read" or (pattern and not fnmatch.fnmatchcase(one.run, pattern)):
+        if one.state != "read" or (pattern and not fnmatch.fnmatchcase(one.run, pattern)) or (places is not None and one.run not in places):
             continue
         samples = one.reduced
         facts = one.facts
@@ -167,9 +175,14 @@ def _history(workers: Sequence[RecordingReduction[Samples]], only: str) -> tuple
     for name, group in found.items():
         joined = slowest([g[1] for g in group])
         starts = [g[2] for g in group if g[2] is not None]
-        out.append(One(name, group[joined.rank][0], len(group), joined.samples, min(starts) if starts else None))
+        place = places[name] if places is not None else ""
+        out.append(One(name, group[joined.rank][0], len(group), joined.samples, min(starts) if starts else None, place))
     by_time = all(one.began_ns is not None for one in out)
     out.sort(key=lambda one: (one.began_ns or 0, natural(one.run)) if by_time else (0, natural(one.run)))
+    if places is not None:
+        keys = dict(zip((one.run for one in out), in_order([one.place for one in out]), strict=True))
+        out.sort(key=lambda one: keys[one.run])  # of one place in order of time
+        return out, True
     return out, by_time
 
 
@@ -229,7 +242,8 @@ def _runs(known: Sequence[One], changes: Sequence[Changed], metric: str) -> Tabl
         value = one.value(metric) or 0.0
         row: dict[str, Scalar] = {
             "run": one.run, "value": _text(value, metric), "change": None, "low": None, "high": None, "verdict": None,
-            "samples": len(one.steps(metric)), "worker": one.worker, "workers": one.workers, "part": part + 1, "number": value,
+            "samples": len(one.steps(metric)), "worker": one.worker, "workers": one.workers, "place": one.place or None, "part": part + 1,
+            "number": value,
         }  # fmt: skip
         if before is not None:
             sides = [[o.steps(metric)] for o in (before, one)]
@@ -289,11 +303,12 @@ def _figure(known: Sequence[One], values: Sequence[float], changes: Sequence[Cha
     } for c in changes]  # fmt: skip
     step = max(1, len(known) // 16)
     ticks = place[::step]
+    names = [F.escape(F.cut(known[i].place or known[i].run, 16)) for i in ticks]
     return FigureSection(
         id="history", title=_label(metric), height=340, table="runs",
         subtitle="median of each run; bars: middle half of its steps; dashed: another value from there on",
         figure=F.figure(
-            data, x=F.axis("run", tickvals=ticks, ticktext=[F.escape(F.cut(known[i].run, 16)) for i in ticks], showgrid=False),
+            data, x=F.axis("run", tickvals=ticks, ticktext=names, showgrid=False),
             y=F.axis(name or F.escape(_label(metric)), rangemode="tozero"), shapes=lines, annotations=notes,
             margin={"l": 62, "r": 18, "t": 26, "b": 70},
         ),
@@ -317,6 +332,9 @@ def _notices(
         out.append(Notice(f"{how_many(len(every) - len(known), 'run')} do not have this number and are left out.", "info"))
     if every and not by_time:
         out.append(Notice("Not every run says when it was recorded: they stand in the order of their names.", "info"))
-    if query.only and not every:
+    if query.pattern and not every:
+        shown = query.pattern[:MOST_PATTERN].replace("`", "'")
+        out.append(Notice(f"The pattern `{shown}` is found in no name of a run."))
+    elif query.only and not every:
         out.append(Notice(f"No run has a name like `{query.only[:MOST_PATTERN]}`."))
     return out

@@ -8,6 +8,7 @@ three runs or more.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,7 +16,10 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.compare.change import SEED, TOO_SMALL, Values
 from tb_sol_plugin.tables.arrays import Places
 
@@ -26,6 +30,51 @@ AT_ONCE: Final = 50
 EVERY_LENGTH: Final = 40
 """Runs up to which stretches of every length are tried."""
 LEVEL: Final = 0.05
+MOST_PATTERN: Final = 200
+"""Characters of a pattern."""
+_NUMBER: Final = re.compile(r"[+-]?\d{1,15}(\.\d{1,15})?")
+
+
+def found_in(names: Sequence[str], pattern: str) -> dict[str, str]:
+    """Returns, of names in which a regular expression is found, what its first group matched; all of it where it has no group.
+
+    BadQuery where it is none, or is not in the syntax of RE2, which takes time in proportion to the names whatever the expression.
+    """
+    if len(pattern) > MOST_PATTERN:
+        raise BadQuery(f"a pattern of more than {MOST_PATTERN} characters", hint="shorten it", field="pattern")
+    if not names:
+        return {}
+    texts = pa.array(names, pa.string())
+    try:
+        found = pc.match_substring_regex(texts, pattern).to_pylist()
+        hits = [name for name, hit in zip(names, found, strict=True) if hit]
+        if not hits:
+            return {}
+        groups = _grouped(pa.array(hits, pa.string()), f"({pattern})", 2)
+        groups = groups if groups is not None else _grouped(pa.array(hits, pa.string()), f"({pattern})", 1)
+    except pa.ArrowInvalid as error:
+        why = str(error).partition("Invalid regular expression: ")[2] or str(error)
+        hint = r"write one of RE2, as nightly-(\d+); it has no look-around and no references back"
+        raise BadQuery(f"{pattern[:80]!r} is no regular expression: {why[:120]}", hint=hint, field="pattern") from None
+    return dict(zip(hits, groups or hits, strict=True))
+
+
+def _grouped(texts: pa.Array, pattern: str, group: int) -> list[str] | None:
+    """Returns what a group of a pattern matched first in each text; None where the pattern has fewer groups."""
+    try:
+        found: list[str] = pc.replace_substring_regex(texts, f"(?s)^.*?{pattern}.*$", rf"\{group}").to_pylist()
+    except pa.ArrowInvalid as error:
+        if "replacement" in str(error):
+            return None
+        raise
+    return found
+
+
+def in_order(places: Sequence[str]) -> list[tuple[float, str]]:
+    """Returns keys that sort what groups matched: by number where all of them are numbers, else as text."""
+    if all(_NUMBER.fullmatch(place) for place in places):
+        return [(float(place), "") for place in places]
+    return [(0.0, place) for place in places]
 
 
 @dataclass(frozen=True)

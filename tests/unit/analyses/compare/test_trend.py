@@ -77,3 +77,18 @@ def test_nothing_matches_and_nothing_is_known(logdir: Path) -> None:
 def test_few_runs_are_shown_without_a_search_for_changes(logdir: Path) -> None:
     found = history(logdir, only="nightly-[1-4]")
     assert found.facts["runs"] == 4 and found.facts["changes"] is None and "Fewer than 6 runs" in found.headline
+
+
+def test_a_regular_expression_chooses_and_orders_runs(logdir: Path) -> None:
+    # GIVEN runs nightly-1 to nightly-10 WHEN a pattern with a group takes some THEN they stand by the number that it finds, not by time or as text
+    found = history(logdir, pattern=r"^nightly-(\d+)$")
+    runs = found.table("runs")
+    assert runs["run"].tolist() == [f"nightly-{n}" for n in range(1, 11)] and runs["place"].tolist() == [str(n) for n in range(1, 11)]
+    assert found.table("changes")["at_run"].tolist() == ["nightly-6"]
+    assert history(logdir, pattern="nightly-[1-4]$").table("runs")["place"].tolist() == [f"nightly-{n}" for n in range(1, 5)]
+    # AND one that is found nowhere, that is none, or that would take long elsewhere is said
+    assert any("is found in no name" in n.text for n in history(logdir, pattern="weekly").notices)
+    with pytest.raises(BadQuery, match="is no regular expression: "):
+        history(logdir, pattern="nightly-(")
+    with pytest.raises(BadQuery, match="invalid perl operator"):
+        history(logdir, pattern=r"(?<=nightly)-\d")

@@ -60,3 +60,16 @@ def test_scores_are_those_of_the_rank_sum_test() -> None:
     assert sums.mean() == 3 * 8 / 2 and sums.var() == pytest.approx(3 * 4 * 8 / 12)
     assert H._scores(ranks[None], np.array([0]), np.array([3]))[0][0] == pytest.approx(abs(6 - 12) / np.sqrt(8.0))
     assert H._ranks(np.array([3.0, 1.0, 3.0, 2.0])).tolist() == [3.5, 1.0, 3.5, 2.0]
+
+
+def test_what_a_pattern_finds_in_names() -> None:
+    # GIVEN names WHEN patterns with and without a group are looked for THEN the first hit counts, and the first group of it
+    names = ["lr0.1-b8", "lr0.01-b16", "other", "x\nlr1-b4"]
+    assert H.found_in(names, r"lr([\d.]+)-b(\d+)") == {"lr0.1-b8": "0.1", "lr0.01-b16": "0.01", "x\nlr1-b4": "1"}
+    assert H.found_in(names, "b(?:8|4)") == {"lr0.1-b8": "b8", "x\nlr1-b4": "b4"}
+    assert H.found_in(names, "never") == {} == H.found_in([], "(a)")
+    # AND one of exponential time with backtracking ends at once
+    assert H.found_in(["a" * 5_000], "(a|aa)+$|(a*)*b") != {}
+    # AND numbers sort as numbers, unless one is none
+    assert sorted(["10", "9", "-1.5"], key=dict(zip(["10", "9", "-1.5"], H.in_order(["10", "9", "-1.5"]), strict=True)).__getitem__) == ["-1.5", "9", "10"]
+    assert H.in_order(["10", "x"]) == [(0.0, "10"), (0.0, "x")]
