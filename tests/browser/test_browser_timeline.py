@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.conftest import HOSTILE_RUN, TENSORBOARD_RUN, Server, hash_of
+from tests.browser.conftest import HOSTILE_RUN, HOUR, TENSORBOARD_RUN, Server, hash_of
 
 pytestmark = pytest.mark.browser
 RUN = "simulated_gpu_train"
@@ -457,6 +457,59 @@ def test_a_link_to_what_is_gone_says_so(serve: Server, view: Callable[..., Any])
     v.open(serve.home + hash_of(v="1", page="timeline", run=RUN, ev=f"{path}:{event['start_ns'] + 1}:{event['duration_ns']}", q="a"))
     shown(v)
     v.frame().wait_for_function("() => document.querySelector('.tl .notice')?.textContent.includes('nearest')")
+
+
+def test_an_outlier_is_named_and_areas_snap_to_phases(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN one event at time 0, an hour before all others WHEN opened THEN the others are shown, and a link leads to that one
+    v = view()
+    timeline(v, serve, "odd/late")
+    low, high = window(v)
+    assert low > HOUR - 10**6 and high < HOUR + 4 * 10**6
+    v.frame().get_by_text("1 event lies far outside").wait_for()
+    # WHEN an area is dragged to a few pixels beside the begin and the end of a phase THEN it begins and ends there; with Alt where it was let go
+    (phase,) = model(v, "phases.peek()")
+    head = v.frame().locator(".tl-label.is-group").first.bounding_box()  # a row without events of its own, to whose edges it would snap, too
+    x0, x1 = (place(v, tracks(serve, "odd/late")[-1]["path"], phase[key])[0] for key in ("start_ns", "end_ns"))
+
+    def drag() -> dict[str, float]:
+        v.page.mouse.move(x0 + 4, head["y"] + 10)
+        v.page.mouse.down()
+        v.page.mouse.move(x0 + 60, head["y"] + 10)
+        v.page.mouse.move(x1 - 4, head["y"] + 10)
+        v.page.mouse.up()
+        return model(v, "area.peek()")  # type: ignore[no-any-return]
+
+    found = drag()
+    assert (found["start"], found["end"]) == (phase["start_ns"], phase["end_ns"])
+    v.page.keyboard.down("Alt")
+    found = drag()
+    v.page.keyboard.up("Alt")
+    assert found["start"] > phase["start_ns"] + 1_000 and found["end"] < phase["end_ns"] - 1_000
+    # WHEN the system goes over to dark THEN the canvas is drawn anew
+    v.frame().locator(".tl").focus()
+    corner = "() => document.querySelector('.tl-canvas').getContext('2d').getImageData(3, 1, 1, 1).data[0]"
+    assert v.frame().evaluate(corner) > 200
+    v.page.emulate_media(color_scheme="dark")
+    v.frame().wait_for_function(f"() => ({corner})() < 80")
+    # AND N goes on from the time under the pointer, where nothing is selected
+    v.frame().locator(".tl-search input").fill("kernel")
+    v.frame().wait_for_function(f"() => {SURFACE}.model.finder.state.peek().hits?.total === 2200")
+    v.page.mouse.move((x0 + x1) / 2, head["y"] + 10)
+    pointer = model(v, "pointer")
+    v.frame().locator(".tl-search input").press("Enter")
+    v.frame().wait_for_function(f"() => {SURFACE}.model.detail.peek() !== null")
+    assert 0 <= model(v, "detail.peek()")["start_ns"] - pointer < 1_000
+    # AND C measures from there to the next event of the lane; it is said, and drawn
+    v.frame().locator(".tl").focus()
+    v.page.keyboard.press("c")
+    first = model(v, "detail.peek()")["start_ns"]
+    v.page.keyboard.press(".")
+    v.frame().wait_for_function(f"(first) => {SURFACE}.model.detail.peek().start_ns > first", arg=first)
+    v.frame().get_by_role("button", name="Measure to it").press("Enter")
+    assert "gap 500" in v.frame().locator("#tl-live").inner_text()
+    # AND the outlier is shown by its link
+    v.frame().get_by_role("button", name="Show the first").press("Enter")
+    assert window(v)[0] <= 0 < window(v)[1] < HOUR / 2
 
 
 def test_hostile_names_are_text(serve: Server, view: Callable[..., Any]) -> None:

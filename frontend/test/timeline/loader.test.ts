@@ -1,8 +1,10 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { AHEAD, Loader, MOST_IN_FLIGHT, plan, type Wanted } from "../../src/sections/timeline/loader";
 
-const EMPTY = (): ArrayBuffer => {
-  const head = new TextEncoder().encode('{"v":1,"z":0,"blocks":[]} ');
+/** An answer with summaries of some tracks, each without a bucket. */
+const answerOf = (z = 0, tracks: readonly number[] = []): ArrayBuffer => {
+  const text = JSON.stringify({ v: 1, z, blocks: tracks.map((track) => ({ i: 0, track, kind: "summary", shift: 0, items: 0, offset: 0, complete: true })) });
+  const head = new TextEncoder().encode(text.padEnd(Math.ceil(text.length / 4) * 4));
   const out = new Uint8Array(8 + head.length);
   out.set(new TextEncoder().encode("SLT1"));
   new DataView(out.buffer).setUint32(4, head.length, true);
@@ -17,7 +19,7 @@ function made(): { loader: Loader; sent: { z: number; from: number; tracks: read
   const loader = new Loader({
     get: (z, from, _to, tracks, signal) => new Promise((done, failed) => {
       signal.addEventListener("abort", () => failed(new Error("aborted")));
-      sent.push({ z, from, tracks, signal, answer: () => { for (const t of tracks) have.add(`${t}/${z}/${from}`); done(EMPTY()); } });
+      sent.push({ z, from, tracks, signal, answer: () => { for (const t of tracks) have.add(`${t}/${z}/${from}`); done(answerOf()); } });
     }),
     has: (t, z, i) => have.has(`${t}/${z}/${i}`), arrived: () => undefined, settled: () => undefined, failed: (error) => { throw error; },
   });
@@ -78,5 +80,29 @@ describe("requests for tiles", () => {
     loader.forgive();
     loader.want([one(3, 0, 1)], 3);
     expect(sent.length).toBe(2);
+  });
+
+  test("GIVEN a long answer WHEN decoded THEN the page gets its turn every 4 ms, and no tile of an answer arrives once the timeline is left", async () => {
+    let now = 0;
+    const clock = vi.spyOn(performance, "now").mockImplementation(() => now);
+    const turns = vi.spyOn(globalThis, "setTimeout");
+    const arrived: number[] = [];
+    const tracks = [1, 2, 3, 4, 5, 6, 7, 8];
+    const made = (arrives: (track: number) => void): Promise<Loader> => new Promise((settled) => {
+      const loader: Loader = new Loader({ get: async (z, _from, _to, all) => answerOf(z, all), has: () => false, arrived: (tile) => arrives(tile.track), settled: () => settled(loader), failed: (error) => { throw error; } });
+      loader.want([{ z: 3, from: 0, to: 0, tracks, rank: 1 }], 3);
+    });
+    await made((track) => { now += 1.5; arrived.push(track); }); // 1.5 ms of each tile: a turn after every third
+    expect([arrived, turns.mock.calls.length]).toEqual([tracks, 2]);
+    const left: number[] = [];
+    const loader = new Loader({ get: async (z, _from, _to, all) => answerOf(z, all), has: () => false, arrived: (tile) => { now += 5; left.push(tile.track); }, settled: () => { throw new Error("of a timeline that is left"); }, failed: (error) => { throw error; } });
+    loader.want([{ z: 3, from: 0, to: 0, tracks, rank: 1 }], 3);
+    while (!left.length) await Promise.resolve();
+    loader.stop();
+    await soon();
+    await soon();
+    expect(left).toEqual([1]);
+    clock.mockRestore();
+    turns.mockRestore();
   });
 });

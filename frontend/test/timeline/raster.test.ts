@@ -43,6 +43,14 @@ describe("raster", () => {
     }));
   });
 
+  test("GIVEN names that a search found WHEN drawn at any zoom THEN they keep their color, alone and merged, and the others fade", () => {
+    for (const end of [1000, 100]) {
+      const raster: Raster = { pixels: new Uint32Array(100), width: 100 };
+      drawLane(raster, 0, lane([[10, 20, 0, 1, 255], [30, 40, 1, 1, 255], [50, 60, 1, 9, 100], [70, 80, 0, 9, 100]]), 0, { start: 0, end }, -Infinity, Infinity, Uint8Array.of(0, 1), paint, { ...PLAIN, found: new Set([1]) });
+      expect([10, 30, 50, 70].map((time) => raster.pixels[Math.round((time / end) * 100)])).toEqual([paint.faded[0], shadeOf(paint, 1, 255), shadeOf(paint, 1, 100), paint.faded[0]]);
+    }
+  });
+
   test("GIVEN events days after the origin WHEN a few ns are shown THEN they stand where those at the origin do", () => {
     const days = 104 * 86_400e9; // as far as a double holds whole ns
     const list: [number, number, number, number, number][] = [[0, 3, 0, 1, 255], [5, 6, 1, 1, 255], [11, 40, 0, 1, 255]];

@@ -28,6 +28,9 @@ from tb_sol_plugin.tables.pyramid import MANY_LANES, Items, Level, Levels, Pyram
 _FAR: Final = 20
 """A recording so many times longer than where nearly all of its events are has outliers."""
 _NEARLY_ALL: Final = 0.9995
+"""Part of the events after whose last start, or before whose first one, others are far: 99.9 % lie between both."""
+_LISTED: Final = 100
+"""Most times of outliers that are listed."""
 
 
 Layout = Literal["process", "compact"]
@@ -352,7 +355,7 @@ class Timeline:
         return depth_of(self.pyramid, self._members(track), z, begin, share)
 
     def focus(self) -> tuple[int, int, list[tuple[int, int]]]:
-        """Returns (start, end) of where nearly all events are, and (time, events) of what lies far outside of it."""
+        """Returns (start, end) of where nearly all events are, and (time, events) of those far outside; the last of many holds the rest."""
         return self._stored.head.focus if self._stored is not None and self._knows_attached else self._focus
 
     @cached_property
@@ -371,8 +374,10 @@ class Timeline:
         room = max(high - low, 1)
         low, high = max(0, low - room // 20), min(self.span_ns, high + room // 20 + 1)
         outside = np.flatnonzero((start < low) | (start >= high))
-        counts = np.diff(share, prepend=0)
-        return low, high, [(int(start[i]), int(counts[i])) for i in outside[:100].tolist()]
+        counts = np.diff(share, prepend=0)[outside]
+        if len(outside) > _LISTED:
+            counts[_LISTED - 1] = counts[_LISTED - 1 :].sum()
+        return low, high, list(zip(start[outside[:_LISTED]].tolist(), counts[:_LISTED].tolist(), strict=True))
 
     @cached_property
     def _weighted(self) -> tuple[Ints, Ints]:

@@ -32,6 +32,7 @@ export function Detail({ model }: { model: TimelineModel }): JSX.Element | null 
   const track = model.tracks.value[found.track];
   const parent = found.parents[0];
   const short = model.names.value.shortOf(found.name);
+  const from = model.compared.value.length === 1 ? model.compared.value[0]! : null;
   return (
     <section class="card tl-detail-card" aria-label={`Selected event ${found.name}`} data-event={found.event}>
       <div class="card-head">
@@ -39,6 +40,7 @@ export function Detail({ model }: { model: TimelineModel }): JSX.Element | null 
         <div class="card-tools">
           {STEPS.map(([icon, label, tip, act]) => <button type="button" class="ghost" aria-label={label} data-tip={tip} onClick={() => act(model)}><Icon name={icon} /></button>)}
           <button type="button" class="text-button" data-tip="Its time on its row as an area, added up below (R)" onClick={() => model.chooseEvent()}>As an area</button>
+          <button type="button" class="text-button" aria-pressed={from !== null} data-tip="Measure from this event; on another one, the gap between both (C, Ctrl + click)" onClick={() => model.measure()}>{from ? "Measure to it" : "Measure"}</button>
           <Copy class="text-button" what="the name" text={() => found.name}>Copy name</Copy>
           <button type="button" class="text-button" data-tip="Zoom to it (F)" onClick={() => model.fit()}>Zoom to it</button>
           <button type="button" class="ghost" aria-label="Close details" data-tip="Close (Esc)" onClick={() => model.select(null)}><Icon name="close" /></button>

@@ -1,9 +1,8 @@
 // One frame of the rows: items as a raster, then words, counters, bands, selection and links on top.
 import type { Flow, FlowEnd, PhaseBand, StepBand } from "../../api/timeline";
-import { human } from "../../units";
 import type { TileCache } from "./cache";
 import type { Paint } from "./colors";
-import { chosen, collect, Cutter, type Label, PAD } from "./labels";
+import { chosen, collect, Cutter, gapText, type Label, PAD } from "./labels";
 import type { NameTable } from "./names";
 import { drawPath } from "./path";
 import { clearStretch, drawLane, drawLevel, drawSummary, type Emphasis, Level, type Raster, stretchOf } from "./raster";
@@ -314,7 +313,6 @@ export class Painter {
     const [a, b] = s.compared.slice(-2);
     if (!a || !b) return;
     const [first, second] = a.start <= b.start ? [a, b] : [b, a];
-    const gap = second.start - first.end;
     const [x0, x1] = [xOf(first.end, s.view, s.width), xOf(second.start, s.view, s.width)];
     const y = s.height - 12;
     ctx.strokeStyle = ctx.fillStyle = s.tokens.accent;
@@ -325,7 +323,7 @@ export class Painter {
     for (const x of [x0, x1]) ctx.fillRect(Math.round(x), y - 4, 1, 9);
     ctx.font = FONT;
     ctx.textBaseline = "alphabetic";
-    ctx.fillText(gap >= 0 ? `gap ${human(gap, "ns")}` : `overlap ${human(-gap, "ns")}`, Math.max(4, Math.min((x0 + x1) / 2 - 30, s.width - 90)), y - 6);
+    ctx.fillText(gapText(a, b), Math.max(4, Math.min((x0 + x1) / 2 - 30, s.width - 90)), y - 6);
   }
 
   private yOf(s: Scene, rows: readonly Placed[], track: number, lane: number): [top: number, height: number] | null {

@@ -20,7 +20,7 @@ const NO_SEARCH: Search = { text: "", wrong: "", found: null, hits: null };
 export interface Searched {
   places: () => api.Places;
   names: () => NameTable;
-  /** where a search goes on from: the selected event, else the begin of the view */
+  /** where a search goes on from: the selected event, else the time under the pointer, else the begin of the view */
   from: () => { after: number; selected: boolean };
   end: () => number;
   go: (event: TimelineEvent) => void;
@@ -84,7 +84,7 @@ export class Finder {
     if (this.state.peek().text === name) await this.step(1, time);
   }
 
-  /** Selects the next hit after the selection, else from the begin of the view; from: of a time from which on it is looked for. */
+  /** Selects the next hit after the selection, else from the time under the pointer or the begin of the view; from: of a time from which on it is looked for. */
   async step(direction: -1 | 1, from?: number): Promise<void> {
     const { text, wrong } = this.state.peek();
     if (!text || wrong) return;

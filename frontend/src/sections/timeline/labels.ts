@@ -1,4 +1,5 @@
 // Words on items: only where there is room, the widest first, cut to the room there is. Pure but for the measuring of letters.
+import { human } from "../../units";
 import { categoryOf } from "./names";
 import { firstAfter } from "./raster";
 import type { Slices } from "./tile";
@@ -92,3 +93,9 @@ export class Cutter {
 }
 
 export { PAD };
+
+/** How long there is nothing between two events, or how far they overlap. */
+export function gapText(a: Span, b: Span): string {
+  const gap = Math.max(a.start, b.start) - (a.start <= b.start ? a.end : b.end);
+  return gap >= 0 ? `gap ${human(gap, "ns")}` : `overlap ${human(-gap, "ns")}`;
+}

@@ -107,6 +107,7 @@ export class Loader {
       const buffer = await this.source.get(z, from, to, tracks, flight.stop.signal);
       let began = performance.now();
       for (const tile of readTiles(buffer)) {
+        if (flight.stop.signal.aborted) return; // cancelled while the page did something else
         this.source.arrived(tile);
         keys.delete(keyOf(tile.track, tile.z, tile.i));
         if (performance.now() - began > SLICE) {

@@ -93,7 +93,7 @@ export class TimelineModel {
   readonly finder = new Finder({
     places: () => this.at,
     names: () => this.names.peek(),
-    from: () => { const event = this.selected.peek(); return { after: event?.start ?? this.window.peek().start, selected: !!event }; },
+    from: () => { const event = this.selected.peek(); return { after: event?.start ?? this.pointer ?? this.window.peek().start, selected: !!event }; },
     end: () => this.all.peek().end,
     go: (event) => this.go(event),
     write: (part, how) => this.write(part, how),
@@ -147,11 +147,11 @@ export class TimelineModel {
       if (stop.aborted || !shape) return;
       this.loader?.stop();
       this.path.forget();
-      this.cache = new TileCache(topOf(shape.span_ns));
+      const cache = (this.cache = new TileCache(topOf(shape.span_ns)));
       this.loader = new Loader({
         get: (z, from, to, tracks, signal) => api.getTiles(this.at, { z, i: from === to ? String(from) : `${from}-${to}`, tracks: tracks.join(","), fp: shape.fingerprint }, signal),
-        has: (track, z, i) => this.cache.covering(track, z, i).sharp,
-        arrived: (tile) => this.cache.put(tile),
+        has: (track, z, i) => cache.covering(track, z, i).sharp,
+        arrived: (tile) => cache.put(tile),
         settled: () => { this.drawn.value++; },
         failed: (error) => this.failed(error),
       });
@@ -367,7 +367,7 @@ export class TimelineModel {
 
   /** known: all of that event, where it is here already. */
   select(event: EventPlace | null, how: How = "push", known?: EventDetail): void {
-    this.compared.value = [];
+    if (!event || this.compared.peek().length > 1) this.compared.value = []; // one alone is what is measured from
     this.write({ ev: event ? eventText(event) : "" }, how);
     void this.fetchEvent(event, false, known);
   }
@@ -409,6 +409,7 @@ export class TimelineModel {
     const stop = (this.askEvent = new AbortController()).signal;
     try {
       const found = await api.getEvent(this.at, { track: item.track.track, event: item.event }, stop);
+      this.compared.value = [];
       this.select({ path: item.track.path, start: found.start_ns, duration: found.duration_ns }, "push", found);
     } catch (error) {
       if (!stop.aborted) this.failed(error);
@@ -438,6 +439,15 @@ export class TimelineModel {
     } catch (error) {
       this.failed(error);
     }
+  }
+
+  /** Measures from the selected event; where it has been done from another one, the gap between both is shown. */
+  measure(): void {
+    const event = this.selected.peek();
+    if (!event) return;
+    const from = this.compared.peek();
+    const again = from.length === 1 && eventText(from[0]!) === eventText(event);
+    this.compared.value = again ? [] : from.length === 1 ? [from[0]!, event] : [event];
   }
 
   choose(area: Area | null, how: How = "push"): void {

@@ -21,6 +21,7 @@ import { EventTable } from "./events";
 import { TraceFile } from "./handover";
 import { HoverCard } from "./hover";
 import { KEYS, onKey } from "./keys";
+import { gapText } from "./labels";
 import { TimelineModel } from "./model";
 import { fillOf, Plot } from "./plot";
 
@@ -144,9 +145,12 @@ function Whole({ s, model, report, cards, drawable }: TimelineProps & { model: T
 function liveText(model: TimelineModel): string {
   const [now, event, area] = [model.window.value, model.detail.value, model.area.value];
   const track = event && model.tracks.value[event.track];
+  const [one, other] = model.compared.value.map((e) => ({ start: e.start, end: e.start + e.duration }));
+  const apart = one && other && gapText(one, other);
   return [
     `Shows ${human(now.start, "ns")} to ${human(now.end, "ns")}.`,
     event && `Selected: ${event.name}, ${human(event.duration_ns, "ns")}, starts at ${human(event.start_ns, "ns")}, on ${track?.path ?? ""}, depth ${event.depth}.`,
+    apart && `Measured: ${apart}.`,
     area && `Area: ${human(area.start, "ns")} to ${human(area.end, "ns")}.`,
   ].filter(Boolean).join(" ");
 }
@@ -298,7 +302,7 @@ function Clock({ model }: { model: TimelineModel }): JSX.Element | null {
       {unknown && <Notice notice={{ level: "warn", text: "The clocks of these workers are not known to each other: each begins at its own first event, and nothing can be said about what happened at once." }} />}
       {shape.notice && <Notice notice={{ level: "info", text: shape.notice }} />}
       {apart && <Notice notice={{ level: "warn", text: `These recordings do not overlap: ${apart}.` }}>{step && <button type="button" class="link" onClick={() => model.align("step")}>Put the starts of a step beside each other</button>}</Notice>}
-      {far > 0 && <Notice notice={{ level: "info", text: `${human(far, "count")} events lie far outside of where nearly all are.` }}><button type="button" class="link" onClick={() => { const at = shape.outliers[0]!.time_ns; model.show({ start: at - 1e6, end: at + 1e6 }, true); }}>Show the first</button></Notice>}
+      {far > 0 && <Notice notice={{ level: "info", text: `${human(far, "count")} ${far === 1 ? "event lies" : "events lie"} far outside of where nearly all are.` }}><button type="button" class="link" onClick={() => { const at = shape.outliers[0]!.time_ns; model.show({ start: at - 1e6, end: at + 1e6 }, true); }}>Show the first</button></Notice>}
     </div>
   );
 }

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from tb_sol_plugin import ingest
+from tb_sol_plugin.analyses.time import timeline
+from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.timeline import find, links
 from tb_sol_plugin.metrics.timeline.selection import everything, select
 from tb_sol_plugin.metrics.timeline.timeline import Timeline, timeline_of
@@ -122,6 +124,9 @@ def test_tiles_of_odd_recordings(make: Callable[[TraceBuilder], None], tmp_path:
     assert found.total == found.histogram.sum() == len(shown.events)
     chosen = select(shown, -YEARS, 4 * YEARS, everything(shown))
     assert int(chosen.groups("name")["count"].sum()) == sum(t.events for t in shown.tracks if t.kind in ("stream", "thread"))
+    if make is empty:
+        with pytest.raises(Unavailable, match="no event with a time"):
+            timeline.run(shown.capture, timeline.TimelineQuery())
 
 
 def test_ten_thousand_tracks(tmp_path: Path) -> None:

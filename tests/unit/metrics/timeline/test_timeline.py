@@ -260,6 +260,12 @@ def test_an_event_at_time_zero_does_not_stretch_the_axis(tmp_path: Path) -> None
     shown = Timeline(ingest.read(str(t.write(tmp_path / "a.json"))))
     low, high, far = shown.focus()
     assert high - low < 10_000_000 and [count for _, count in far] == [1]
+    # AND of many all are counted, and the first ones named
+    many = Timeline(shown.capture)
+    start = np.concatenate([np.arange(150), 3_600_000_000_000 + np.arange(400_000)])
+    vars(many)["_weighted"] = start, np.ones(len(start), np.int64)
+    low, _, far = many.focus()
+    assert low > 3_500_000_000_000 and [time for time, _ in far] == list(range(100)) and [count for _, count in far] == [1] * 99 + [51]
 
 
 def test_two_workers_stand_on_one_clock(tmp_path: Path) -> None:
