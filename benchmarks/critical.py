@@ -26,7 +26,8 @@ from benchmarks.timing import Stage, table
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 STAGES: Final = (
-    "host events", "moments", "dependencies", "bytes per moment", "build", "replay", "slack", "first page", "what if", "HTA, one step",
+    "host events", "moments", "dependencies", "bytes per moment", "build", "replay", "slack", "first page", "what if",
+    "another scale", "HTA, one step",
 )  # fmt: skip
 HTA: Final = """
 import json, sys, time, logging
@@ -103,6 +104,8 @@ def measured(path: Path) -> dict[str, float]:
         capture.analyze("critical_path")
     capture.analyze("what_if")
     with Stage(out, "what if"):
+        capture.analyze("what_if", change="host")
+    with Stage(out, "another scale"):
         capture.analyze("what_if", change="host", scale="0.4")
     out |= {"moments": len(graph.time), "dependencies": len(graph.edges), "bytes per moment": held_bytes(graph) / max(len(graph.time), 1)}
     return {name: out.get(f"cpu {name}", out.get(name, 0.0)) for name in STAGES if name in out}

@@ -20,9 +20,9 @@ import pandas as pd
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.critical import changes as W
 from tb_sol_plugin.metrics.critical.items import By, items, keys_of
+from tb_sol_plugin.metrics.critical.layout import Chosen
 from tb_sol_plugin.metrics.critical.path import CLASSES, LABELS, selected_path
 from tb_sol_plugin.metrics.critical.replay import trust_of
-from tb_sol_plugin.metrics.critical.window import window_of_steps
 from tb_sol_plugin.metrics.report.notes import edge_notices
 from tb_sol_plugin.metrics.time.kernels import short_kernel_names
 from tb_sol_plugin.metrics.time.scope import Scope
@@ -108,7 +108,7 @@ def run(capture: Capture, query: WhatIfQuery) -> Report:
         fields={"change": FieldNow(query.change), "by": FieldNow(query.by), "item": FieldNow(name, tuple(offered))},
         sections=[
             make_facts("facts", "The step then", values, FACTS, span=4, subtitle=where.label),
-            _curve(capture, where, query, chosen, found, what, len(path.rows)),
+            _curve(query, chosen, found, what, len(path.rows)),
             make_table(
                 "classes", "Critical path, now and then", _classes(found), CLASSES_TABLE, key="class",
                 adds=["before_ns", "after_ns", "change_ns"], footer="What holds the step then is the next thing to look at.",
@@ -173,9 +173,7 @@ def _classes(found: W.Outcome) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def _curve(
-    capture: Capture, where: Scope, query: WhatIfQuery, chosen: np.ndarray, found: W.Outcome, what: str, steps: int
-) -> FigureSection:  # fmt: skip
+def _curve(query: WhatIfQuery, chosen: Chosen, found: W.Outcome, what: str, steps: int) -> FigureSection:
     """Draws the step over the scale of what changes, and what subtracting would give; of a wait, which is there or not, now and then."""
     if query.change in W.DROPS or query.change == "cuda_graph":
         both = [float(found.window), float(found.window - found.saved)]
@@ -186,9 +184,7 @@ def _curve(
         }
         figure = F.figure([bar], x=F.axis(unit), y=F.axis(autorange="reversed"), showlegend=False)
     else:
-        window = window_of_steps(capture, where)
-        moved = [0 if s == 1 else window.moved_ns(W.lags(window, chosen, query.change, s)) for s in SCALES]
-        took = [found.window - ns / steps for ns in moved]
+        took = [found.window - ns / steps for ns in chosen.saved_at(SCALES).tolist()]
         divisor, unit = F.time_scale(max(took))
         data: list[F.Plain] = [_line("by replay", took, divisor, "solid", "accent")]
         if query.scale != 1:

@@ -12,16 +12,15 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from tb_sol_plugin.metrics.critical import passes
 from tb_sol_plugin.metrics.critical.edges import EVENT, SYNC
 from tb_sol_plugin.metrics.critical.items import By, edge_items, keys_of
-from tb_sol_plugin.metrics.critical.parts import PARTS, class_sums, mean_of
-from tb_sol_plugin.metrics.critical.path import OF_HOST, PLACE, Path, Walked, path_of, sums_along
+from tb_sol_plugin.metrics.critical.layout import Chosen, Layout, kept, layout_of, of_classes, of_edges
+from tb_sol_plugin.metrics.critical.parts import PARTS, mean_of
+from tb_sol_plugin.metrics.critical.path import LABELS, OF_HOST
 from tb_sol_plugin.metrics.critical.replay import trust_of
-from tb_sol_plugin.metrics.critical.window import Window, window_of_steps
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
+from tb_sol_plugin.tables.arrays import Ints
 
 Change: TypeAlias = Literal[
     "item", "kernels", "host", "launches", "dataloader", "copies", "communication", "syncs", "overlap", "cuda_graph"
@@ -34,8 +33,6 @@ CLASSES_OF: Final[dict[str, tuple[str, ...]]] = {
 """Classes whose time each change scales; `cuda_graph` takes it away."""
 DROPS: Final = {"syncs": SYNC, "overlap": EVENT}
 """Kinds of dependencies that a change takes away."""
-FAR: Final = 2**61
-"""A lag that no other one is below."""
 
 
 @dataclass(frozen=True)
@@ -58,65 +55,46 @@ class Outcome:
     after: Ints
 
 
-def selected(capture: Capture, where: Scope, change: Change, by: By = "kernel", name: str = "") -> Mask:
-    """Returns the dependencies of the window of a selection that a change is about. name: of an item, as `items` names it."""
-    window = window_of_steps(capture, where)
+def selected(capture: Capture, where: Scope, change: Change, by: By = "kernel", name: str = "") -> Chosen:
+    """Returns what of the graph of a selection a change is about. name: of an item, as `items` names it."""
+    return kept(capture, where, (change, by, name), lambda: _selected(capture, layout_of(capture, where), change, by, name))
+
+
+def _selected(capture: Capture, layout: Layout, change: Change, by: By, name: str) -> Chosen:
+    window = layout.window
     if change in DROPS:
-        into = np.diff(window.first)[window.target]
-        return np.asarray((window.kind == DROPS[change]) & (into > 1), np.bool_)  # what nothing else holds stays
-    if change == "item":
-        keys = keys_of(capture, by)
-        code = keys.code(name)
-        return np.asarray(edge_items(capture, window, keys, by) == (-2 if code is None else code), np.bool_)
-    of_class = edge_items(capture, window, keys_of(capture, "class"), "class")
-    return np.isin(of_class, [PLACE[c] for c in CLASSES_OF[change]])
+        return dropped(capture, layout, np.flatnonzero(window.kind == DROPS[change]))
+    if change != "item":
+        return of_classes(layout, CLASSES_OF[change])
+    if by == "class":
+        return of_classes(layout, tuple(c for c, label in LABELS.items() if label == name))
+    keys = keys_of(capture, by)
+    code = keys.code(name)
+    return of_edges(capture, layout, np.flatnonzero(edge_items(capture, window, keys, by) == (-2 if code is None else code)))
 
 
-def lags(window: Window, chosen: Mask, change: Change, scale: float) -> Ints:
-    """Returns the lags after a change of the chosen dependencies."""
-    out = window.lag.copy()
-    if change in DROPS:
-        out[chosen] = -FAR
-    elif change == "cuda_graph":
-        out[chosen] = 0
-    else:
-        out[chosen] = np.rint(out[chosen] * scale).astype(np.int64)
-    return out
+def dropped(capture: Capture, layout: Layout, edges: Ints) -> Chosen:
+    """Returns edges of the window to take away; those stay without which a moment waits for nothing."""
+    window = layout.window
+    target = window.target[edges]
+    taken = np.bincount(target, minlength=len(window.time)) if len(edges) else np.zeros(len(window.time), np.int64)
+    return of_edges(capture, layout, edges[np.diff(window.first)[target] > taken[target]])
 
 
-def outcome(capture: Capture, where: Scope, chosen: Mask, change: Change, scale: float) -> Outcome:
-    """Returns what a change of the chosen dependencies gives over the steps of a selection."""
-    path, window = path_of(capture, where), window_of_steps(capture, where)
-    steps = len(path.rows)
-    begin, end = int(path.begin.min()), int(path.end.max())
-    whole = end - begin
-    lag = lags(window, chosen, change, scale)
-    time = window.times(lag)
-    saved, most = window.earlier_ns(time), window.moved_ns(lags(window, chosen, change, 0.0))
-    part = 1.0 if change in DROPS or change == "cuda_graph" else 1.0 - scale
-    naive, first, before = _before(capture, window, chosen, path, begin, end)
-    binding = passes.held_by(window.part.node[window.order], window.first, window.source, lag, time, window.binding)
-    after, _ = sums_along(capture, _walked(window, time, lag, binding), window.last(time), begin, end - saved)
+def factor(change: Change, scale: float) -> float | None:
+    """Returns what a change scales its time by; None where it takes waits away."""
+    return None if change in DROPS else 0.0 if change == "cuda_graph" else scale
+
+
+def outcome(capture: Capture, where: Scope, chosen: Chosen, change: Change, scale: float) -> Outcome:
+    """Returns what a change gives over the steps of a selection."""
+    layout, by = chosen.layout, factor(change, scale)
+    steps, whole = layout.steps, layout.end - layout.begin
+    saved, after = chosen.then(by)
+    part = 1.0 if by is None else 1.0 - by
+    most = saved if by is None else int(chosen.saved_at((0.0,))[0])
     return Outcome(
-        round(whole / steps), round(saved / steps), round(most / steps), round(first * part / steps), round(naive * part / steps),
-        round(trust_of(capture, where).error * whole / steps), int((chosen & window.inside).sum()),
-        mean_of(before, steps), mean_of(after, steps),
+        round(whole / steps), round(saved / steps), round(most / steps), round(chosen.first_order * part / steps),
+        round(chosen.naive * part / steps), round(trust_of(capture, where).error * whole / steps), chosen.changed,
+        mean_of(layout.before, steps), mean_of(after, steps),
     )  # fmt: skip
-
-
-def _walked(window: Window, time: Ints, lag: Ints, binding: Rows) -> Walked:
-    """Returns the window as a path goes over it, at other times."""
-    return Walked(window.graph, time, window.source, lag, binding, window.nodes, window.edges)
-
-
-def _before(capture: Capture, window: Window, chosen: Mask, path: Path, begin: int, end: int) -> tuple[int, int, Ints]:
-    """Returns the time of the chosen dependencies, that of those on the path, and the sums of the path by class: all without the change."""
-    inside = chosen & window.inside
-    last = window.last(window.time)
-    if len(path.rows) == 1 and path.ends[0] == window.in_graph(np.array([last]))[0]:
-        sums, on_path = class_sums(path), window.edge_places(path.edge)
-    else:
-        sums, on_path = sums_along(capture, _walked(window, window.time, window.lag, window.binding), last, begin, end)
-    held = np.zeros(len(chosen) + 1, np.bool_)
-    held[on_path] = True
-    return int(window.lag[inside].sum()), int(window.lag[inside & held[:-1]].sum()), sums

@@ -12,10 +12,10 @@ import numpy as np
 from tb_sol_plugin.metrics.critical import changes as W
 from tb_sol_plugin.metrics.critical.edges import EVENT, HANDOFF, SYNC
 from tb_sol_plugin.metrics.critical.items import edge_items, items, keys_of
+from tb_sol_plugin.metrics.critical.layout import Chosen, layout_of, of_edges
 from tb_sol_plugin.metrics.critical.parts import class_sums
 from tb_sol_plugin.metrics.critical.path import KERNEL_KINDS, LABELS, PLACE, path_of
 from tb_sol_plugin.metrics.critical.replay import trust_of
-from tb_sol_plugin.metrics.critical.window import window_of_steps
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import breakdown as B
 from tb_sol_plugin.metrics.time.frames import program_frames
@@ -25,7 +25,6 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Finding, Link
 from tb_sol_plugin.tables import arrays, tree
-from tb_sol_plugin.tables.arrays import Mask
 from tb_sol_plugin.units import human
 
 LEAST: Final = 0.005
@@ -73,7 +72,8 @@ class _Judge:
     def __init__(self, capture: Capture, where: Scope, error: float, step: str) -> None:
         self.selected = {"step": step} if step else {}
         self.capture, self.where = capture, where
-        self.window, self.path = window_of_steps(capture, where), path_of(capture, where)
+        self.layout, self.path = layout_of(capture, where), path_of(capture, where)
+        self.window = self.layout.window
         self.steps = len(self.path.rows)
         total = int((self.path.end - self.path.begin).sum())
         self.step, self.error = total / self.steps, error * total / self.steps
@@ -97,9 +97,9 @@ class _Judge:
             candidate=saving < self.error,
         )  # fmt: skip
 
-    def _saved(self, chosen: Mask, change: W.Change, scale: float) -> float:
+    def _saved(self, chosen: Chosen, change: W.Change, scale: float) -> float:
         """Returns what a step takes less, ns."""
-        return self.window.moved_ns(W.lags(self.window, chosen, change, scale)) / self.steps
+        return chosen.saved_ns(W.factor(change, scale)) / self.steps
 
     def _of_classes(self, rule: str) -> Finding | None:
         least, classes = SHARES[rule]
@@ -125,9 +125,7 @@ class _Judge:
         own = names[np.isin(waits, on_path)]
         out = []
         for name in dict.fromkeys(own.tolist()):
-            chosen = np.zeros(len(window.kind), np.bool_)
-            chosen[waits[names == name]] = True
-            saved = self._saved(chosen, "syncs", 0.0)
+            saved = self._saved(W.dropped(self.capture, self.layout, waits[names == name]), "syncs", 0.0)
             count = int((own == name).sum())
             where = self._line(call[(names == name) & np.isin(waits, on_path)])
             evidence = f"{human(count, 'count')} waits of the host on the critical path{where}; the saving is that of code without them."
@@ -165,7 +163,7 @@ class _Judge:
         share = float(self.share[PLACE[name]])
         if share < least:
             return None
-        saved = self._saved(self.window.kind == kind, "item", 0.0)
+        saved = self._saved(of_edges(self.capture, self.layout, np.flatnonzero(self.window.kind == kind)), "item", 0.0)
         evidence = f"{human(share, 'ratio')} of the critical path; the saving is that of no time for them."
         query = {"change": "item", "by": "class", "item": LABELS[name], "scale": "0"}
         return self._finding(rule, saved, f"{LABELS[name]} hold the step", evidence, fix, "norm", query)
@@ -182,7 +180,7 @@ class _Judge:
         of_edge = edge_items(self.capture, self.window, keys, "kernel") if hot else np.zeros(0, np.int64)
         out = []
         for code in hot:
-            saved = self._saved(of_edge == code, "item", 0.0)
+            saved = self._saved(of_edges(self.capture, self.layout, np.flatnonzero(of_edge == code)), "item", 0.0)
             if saved > 0.01 * time[code] / self.steps:
                 continue
             full = str(keys.names[code])

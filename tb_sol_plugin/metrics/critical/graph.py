@@ -58,6 +58,11 @@ class Graph:
         return self.nodes.time
 
     @cached_property
+    def earliest(self) -> int:
+        """The time of the first node; 0 where all are later."""
+        return int(self.time.min(initial=0))
+
+    @cached_property
     def works(self) -> Mask:
         """The edges that are not waits of a thread: their lag is what was measured."""
         return np.asarray(self.lag == self.time[self.edges.target] - self.time[self.edges.source], np.bool_)
@@ -67,7 +72,7 @@ class Graph:
         own = self.lag if lag is None else lag
         part = self.condensed
         out = passes.replay(part.order, part.first, part.source, part.lags(own), self.time[part.node])
-        return passes.spread(part.node, out, part.chain, self.first, own, self.time)
+        return passes.spread(part.node, out, part.chain, self.first, own)
 
     def slack(self, ends: Rows, until: Ints) -> Ints:
         """Returns by how much each node may be late while some nodes stay before `until`; NEVER where none waits for it."""

@@ -70,16 +70,14 @@ class Pieces(NamedTuple):
     whole: Ints
 
 
-def spread(node: Rows, at: Ints, chain: Mask, first: Ints, lag: Ints, time: Ints, begin: int | None = None, end: int = NEVER) -> Ints:
-    """Returns when each node of a whole graph happens, from those of the condensed one; what was not measured in a stretch stays.
+def spread(node: Rows, at: Ints, chain: Mask, first: Ints, lag: Ints) -> Ints:
+    """Returns when each node of a whole graph happens, from those of the condensed one.
 
     node: of the whole graph for each of the condensed one, which happens `at`. chain: nodes that wait for the one before them alone.
-    begin, end: the stretch, its begin excluded; None from the first on.
     """
-    out = time.astype(np.int64)  # a copy
+    out = np.empty(len(chain), np.int64)
     out[node] = at
-    read = (fixed(chain, np.bool_), fixed(first, np.int64), fixed(lag, np.int64), fixed(time, np.int64))
-    spread_kernel.of(len(time), LOADING_PAYS)(*read, -NEVER if begin is None else begin, end, out)
+    spread_kernel.of(len(chain), LOADING_PAYS)(fixed(chain, np.bool_), fixed(first, np.int64), fixed(lag, np.int64), out)
     return out
 
 
@@ -138,7 +136,7 @@ def load() -> None:
     of = (fixed(rows, np.int32), fixed(first, np.int64), fixed(rows, np.int32), fixed(none, np.int64))
     replay_kernel(*of, none.copy())
     each_kernel(*of, fixed(first, np.int64), *(fixed(none, np.int64) for _ in range(3)), 0, np.zeros((0, 2), np.int64))
-    spread_kernel(fixed(mask, np.bool_), fixed(first, np.int64), fixed(none, np.int64), fixed(none, np.int64), 0, 0, none.copy())
+    spread_kernel(fixed(mask, np.bool_), fixed(first, np.int64), fixed(none, np.int64), none.copy())
     back_kernel(fixed(mask, np.bool_), fixed(first, np.int64), fixed(none, np.int64), none.copy())
     latest_kernel(*of, none.copy())
     held_kernel(*of, fixed(none, np.int64), rows.copy())
@@ -189,10 +187,10 @@ def each_kernel(nodes, first, source, lag, own, item, half, whole, begin, time):
 
 
 @compiled()
-def spread_kernel(chain, first, lag, time, begin, end, out):  # type: ignore[no-untyped-def]
-    """Sets each node of a chain that was measured in a stretch to the time of the one before it and its lag."""
+def spread_kernel(chain, first, lag, out):  # type: ignore[no-untyped-def]
+    """Sets each node of a chain to the time of the one before it and its lag."""
     for v in range(len(chain)):
-        if chain[v] and time[v] > begin and time[v] <= end:
+        if chain[v]:
             out[v] = out[v - 1] + lag[first[v]]
 
 

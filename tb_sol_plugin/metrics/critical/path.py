@@ -204,25 +204,9 @@ class _Segments(NamedTuple):
     late: Ints
 
 
-@dataclass(frozen=True)
-class Walked:
-    """A graph, or a part of it, as a path goes over it. time, source, lag, binding: as in `Graph`, of the part.
-
-    nodes, edges: those of the graph that the part's are; None where it is all of it.
-    """
-
-    graph: Graph
-    time: Ints
-    source: Rows
-    lag: Ints
-    binding: Rows
-    nodes: Rows | None = None
-    edges: Rows | None = None
-
-
-def _segments(capture: Capture, of: Walked, ends: Ints, begin: Ints, end: Ints) -> _Segments:
+def _segments(capture: Capture, of: Graph, ends: Ints, begin: Ints, end: Ints) -> _Segments:
     walks = [
-        passes.walk(of.time, of.source, of.binding, last, low)[::-1]
+        passes.walk(of.time, of.edges.source, of.binding, last, low)[::-1]
         for last, low in zip(ends.tolist(), begin.tolist(), strict=True)
     ]
     size = np.array([len(w) for w in walks], np.int64)
@@ -243,18 +227,33 @@ def _segments(capture: Capture, of: Walked, ends: Ints, begin: Ints, end: Ints) 
     return _Segments(step, since, duration - excess, excess, kind, edge, host, device, held, late)
 
 
-def sums_along(capture: Capture, of: Walked, last: int, begin: int, end: int) -> tuple[Ints, Ints]:
-    """Returns (ns of each class on the path from a node back to a time, the edges on it, -1 for none), as `walked` does."""
-    own = _segments(capture, of, *(np.array([value], np.int64) for value in (last, begin, end)))
-    out = arrays.exact_sums(own.kind, np.maximum(own.explained, 0), len(CLASSES))
-    out[PLACE["unexplained"]] += own.excess.sum()
-    out[PLACE["window"]] += own.late.sum()
-    return out, own.edge[(own.explained > 0) | (own.excess > 0)]
+class Shares(NamedTuple):
+    """What the time of edges is on a path: class, ns of it that are explained, and ns that are not. most: ns that its kind may take."""
+
+    kind: Ints
+    explained: Ints
+    excess: Ints
+    most: Ints
+
+
+def shares_of(capture: Capture, graph: Graph, edges: npt.NDArray[np.integer]) -> Shares:
+    """Returns what the time of some edges of a graph is, on a path that they are on."""
+    edge = edges.astype(np.int64)
+    node, held = graph.edges.target[edge].astype(np.int64), _held(graph, edge)
+    kind, _, _ = _described(capture, graph, node, edge, held)
+    excess = _excess(held)
+    return Shares(kind, held.lag - excess, excess, most_of(held.kind, held.least))
+
+
+def begin_class(graph: Graph, node: int) -> int:
+    """Returns the class of the time before a node that a path begins with."""
+    wakes = _wakes(graph, np.array([node]), graph.time[[node]])[0]
+    return PLACE["unexplained"] if wakes else PLACE["window"]
 
 
 def walked(capture: Capture, graph: Graph, rows: Ints, ends: Ints, begin: Ints, end: Ints) -> Path:
     """Returns the paths from some nodes back to a time each. rows: what each is called. end: when each ends, no earlier than its node."""
-    own = _segments(capture, Walked(graph, graph.time, graph.edges.source, graph.lag, graph.binding), ends, begin, end)
+    own = _segments(capture, graph, ends, begin, end)
     # what is not explained of a segment, and the part of a step after its last moment, are segments of their own
     held, more = own.held, own.excess > 0
     pieces = (own.explained > 0) + more.astype(np.int64)
@@ -273,10 +272,6 @@ def walked(capture: Capture, graph: Graph, rows: Ints, ends: Ints, begin: Ints, 
         at, late = np.searchsorted(columns[0], tail, side="right"), own.late[tail]
         more_of: tuple[npt.ArrayLike, ...] = (tail, end[tail] - late, late, PLACE["window"], -1, -1, -1, False, 0)
         columns = [np.insert(column, at, values) for column, values in zip(columns, more_of, strict=True)]
-    whose, start = columns[:2]
-    if ((whose[1:] == whose[:-1]) & (start[1:] < start[:-1])).any():  # of a change that takes away all that a moment waits for
-        order = np.lexsort((start, whose))
-        columns = [column[order] for column in columns]
     whose, start, length, kind, edge, host, device, inferred, residual = columns
     return Path(rows[whose], start, length, kind, edge, host, device, inferred, residual, ends.astype(np.int32), begin, end, rows)
 
@@ -290,15 +285,13 @@ class _Held(NamedTuple):
     least: Ints
 
 
-def _held(of: Walked, edge: Ints) -> _Held:
+def _held(of: Graph, edge: Ints) -> _Held:
     some = edge >= 0
     if not some.any():
         return _Held(np.full(len(edge), -1, np.int64), np.full(len(edge), -1, np.int8), *(np.zeros(len(edge), np.int64) for _ in range(2)))
-    edges, safe = of.graph.edges, np.maximum(edge, 0)
-    lag = np.where(some, of.lag[safe], 0)
-    safe = safe if of.edges is None else of.edges[safe]
+    edges, safe = of.edges, np.maximum(edge, 0)
     return _Held(
-        np.where(some, edges.kind[safe], -1).astype(np.int64), np.where(some, edges.evidence[safe], -1), lag,
+        np.where(some, edges.kind[safe], -1).astype(np.int64), np.where(some, edges.evidence[safe], -1), np.where(some, of.lag[safe], 0),
         np.where(some, edges.least[safe], 0),
     )  # fmt: skip
 
@@ -347,10 +340,9 @@ def _last_until(time: Ints, until: Ints) -> Ints:
     return np.where(before >= 0, node[before], int(time.argmin()))
 
 
-def _described(capture: Capture, of: Walked, node: Ints, edge: Ints, held: _Held) -> tuple[Ints, Ints, Ints]:
+def _described(capture: Capture, of: Graph, node: Ints, edge: Ints, held: _Held) -> tuple[Ints, Ints, Ints]:
     """Returns (class, host row, device row) of the segments that end at nodes."""
-    nodes, time = of.graph.nodes, of.time[node]
-    node = node if of.nodes is None else of.nodes[node].astype(np.int64)
+    nodes, time = of.nodes, of.time[node]
     host, device = np.full(len(node), -1, np.int64), np.full(len(node), -1, np.int64)
     on_device = node >= nodes.hosts
     device[on_device] = nodes.device_rows(node[on_device])
@@ -359,7 +351,7 @@ def _described(capture: Capture, of: Walked, node: Ints, edge: Ints, held: _Held
     ends = ~on_device & ~works
     host[ends] = nodes.row[node[ends]]
     out = np.full(len(node), PLACE["window"], np.int64)
-    out[edge < 0] = np.where(_wakes(of.graph, node[edge < 0], time[edge < 0]), PLACE["unexplained"], PLACE["window"])
+    out[edge < 0] = np.where(_wakes(of, node[edge < 0], time[edge < 0]), PLACE["unexplained"], PLACE["window"])
     out[works] = host_classes(capture)[host[works]]  # the last of the table for -1
     out[works & (held.lag > held.least)] = PLACE["wait_overhead"]
     runs = held.kind == DEVICE
@@ -371,18 +363,25 @@ def _described(capture: Capture, of: Walked, node: Ints, edge: Ints, held: _Held
 
 def _wakes(graph: Graph, node: Ints, time: Ints) -> Mask:
     """Returns which of some nodes that nothing holds belong to threads that began in the recording, or to launched work: why then?"""
-    on_host, earliest = node < graph.nodes.hosts, graph.time.min(initial=0)
-    begins = np.append(graph.nodes.begins, False)[np.where(on_host, node, -1)]
+    on_host = node < graph.nodes.hosts
+    begins = graph.nodes.begins[np.where(on_host, node, 0)] if graph.nodes.hosts else on_host
     launched = graph.work.call[np.where(on_host, 0, (node - graph.nodes.hosts) // 2)] >= 0 if len(graph.work.call) else on_host & False
-    return np.where(on_host, begins & (time > earliest), launched)
+    return np.where(on_host, begins & (time > graph.earliest), launched)
 
 
 def _excess(held: _Held) -> Ints:
     """Returns ns of each edge's lag beyond what such edges normally take."""
+    excess: Ints = np.maximum(held.lag - most_of(held.kind, held.least), 0)
+    return excess
+
+
+def most_of(kind: Ints, least: Ints) -> Ints:
+    """Returns ns that edges of these kinds, which cost so much at least, normally take at most."""
     always = np.full(len(KINDS) + 1, np.iinfo(np.int64).max, np.int64)  # the last for none
     for one, ns in NORMAL_NS.items():
         always[one] = ns
-    return np.maximum(held.lag - np.maximum(NORMAL * held.least, always[held.kind]), 0)
+    most: Ints = np.maximum(NORMAL * least, always[kind])
+    return most
 
 
 def host_classes(capture: Capture) -> Ints:

@@ -100,26 +100,11 @@ class Window:
 
     # -- replays ------------------------------------------------------------------------------------------------
 
-    def times(self, lag: Ints) -> Ints:
-        """Returns when each node happens with other lags."""
-        part = self.part
-        return passes.spread(part.node, self._replayed(lag), part.chain, self.first, lag, self.time, self.begin, self.end)
-
-    def _replayed(self, lag: Ints) -> Ints:
-        part = self.part
-        return passes.replay(self.order, part.first, part.source, part.lags(lag), self.time[part.node])
-
-    def last(self, time: Ints) -> int:
-        """Returns the last of the nodes that the stretch ends with, by the time of each node."""
-        return int(self.ends[int(time[self.ends].argmax())])
-
     def moved_ns(self, lag: Ints) -> int:
         """Returns by how much the stretch ends earlier with other lags, ns; later: negative."""
-        return int(self.time[self.ends].max() - self._replayed(lag)[self.last_nodes].max())
-
-    def earlier_ns(self, time: Ints) -> int:
-        """Returns the same by the time of each node."""
-        return int(self.time[self.ends].max() - time[self.ends].max())
+        part = self.part
+        time = passes.replay(self.order, part.first, part.source, part.lags(lag), self.time[part.node])
+        return int(self.time[self.ends].max() - time[self.last_nodes].max())
 
     def moved_by_each_ns(self, item: Ints, items: int) -> tuple[Ints, Ints]:
         """Returns by how much the stretch ends earlier where one item takes half of its time, and where it takes none; per item, ns.

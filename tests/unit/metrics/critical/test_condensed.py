@@ -41,7 +41,7 @@ def test_replays_of_a_condensed_graph_are_those_of_the_whole_one(plain: bool, mo
         for one in (small, part):
             short = passes.replay(one.order, one.first, one.source, one.lags(lag), released[one.node])
             assert short.tolist() == time[one.node].tolist()
-            assert passes.spread(one.node, short, one.chain, first, lag, released).tolist() == time.tolist()
+            assert passes.spread(one.node, short, one.chain, first, lag).tolist() == time.tolist()
         late = passes.latest(order, first, source, lag, asked, time[asked])
         found = passes.latest(part.order, part.first, part.source, part.lags(lag), place, time[asked])
         assert passes.spread_back(part.node, found, part.chain, first, lag).tolist() == late.tolist()
