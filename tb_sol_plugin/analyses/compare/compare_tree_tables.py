@@ -10,6 +10,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics.compare.alignment import GUESSES, Alignment, Trees
 from tb_sol_plugin.metrics.report.settings import named
+from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.report import Column, Fact, Mark, Scalar, TableSection, TreeSpec, make_table
 from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.units import human, number
@@ -17,6 +18,8 @@ from tb_sol_plugin.units import human, number
 MOST_ROWS: Final = 1_000
 LEAST: Final = 0.001
 """Of the time of the step: what changed by less, and is on both sides, stands in the row around it."""
+ALIKE: Final = 0.1
+"""Of the time of a layer: one whose difference is further from the usual one stands by itself."""
 ENOUGH: Final = 0.5
 """Of the time of a side: where less is matched, the tree stands there only for who asks for it."""
 TREE: Final = (
@@ -25,6 +28,7 @@ TREE: Final = (
     Column("delta_ns", "Difference", "ns", "B less A, with all that is inside"),
     Column("time_a", "A", "ns", "time in A of what stands here, with all that is inside", missing="not in A"),
     Column("time_b", "B", "ns", "time in B, with all that is inside", missing="not in B"),
+    Column("because", "Why", doc="what speaks for a guess", show="text", rank=2, missing="no guess"),
     Column("was", "Before", doc="where, or under which name, it was in A", show="code", missing="the same"),
     Column("id", "Id", doc="of the row", rank=3),
     Column("parent", "Parent", doc="id of the row around it", rank=3),
@@ -58,13 +62,17 @@ def is_alike(found: Alignment) -> bool:
 
 @dataclass(frozen=True)
 class _Joined:
-    """Rows of both trees, parents first. a, b: node of each side, -1 none. own_a, own_b: ns of the row itself, of several nodes of A."""
+    """Rows of both trees, parents first. a, b: node of each side, -1 none. own_a, own_b: ns of the row itself, of several nodes of A.
+
+    count: modules that a row stands for.
+    """
 
     a: list[int]
     b: list[int]
     parent: list[int]
     own_a: Ints
     own_b: Ints
+    count: list[int]
 
     def inside(self, own: Ints) -> Ints:
         """Returns the sums of rows with all that is inside."""
@@ -76,15 +84,17 @@ class _Joined:
 
 def tree_table(names: tuple[str, str], found: Alignment, *, device: bool, steps: tuple[int, int]) -> TableSection:
     """Builds the tree of the step of the second side, with what only the first has in its place. names, steps: of both sides."""
-    rows = _joined(found)
+    joined = _joined(found)
+    rows = _folded(found, joined)
     time_a, time_b = rows.inside(rows.own_a), rows.inside(rows.own_b)
     shown = _shown(found, rows, time_a, time_b)
     how = [_how(found, rows, row) for row in shown]
     frame = pd.DataFrame({
-        "name": [_name(found, rows, row) for row in shown], "match": how, "delta_ns": (time_b - time_a)[shown],
+        "name": [_shown_name(found, rows, row) for row in shown], "match": how, "delta_ns": (time_b - time_a)[shown],
         "time_a": [None if h == "only B" and not time_a[r] else int(time_a[r]) for h, r in zip(how, shown, strict=True)],
         "time_b": [None if h == "only A" and not time_b[r] else int(time_b[r]) for h, r in zip(how, shown, strict=True)],
-        "was": [_before(found, rows, row) for row in shown], "id": [str(row) for row in shown],
+        "because": [_because(found, rows, row) for row in shown], "was": [_before(found, rows, row) for row in shown],
+        "id": [str(row) for row in shown],
         "parent": [str(rows.parent[row]) if rows.parent[row] > 0 else None for row in shown],
     }, dtype=object)  # fmt: skip
     frame["match"] = [{"only A": f"only {names[0]}", "only B": f"only {names[1]}"}.get(h, h) for h in how]
@@ -97,8 +107,8 @@ def tree_table(names: tuple[str, str], found: Alignment, *, device: bool, steps:
         filters=["match"],
         subtitle=f"time {'of the device' if device else 'on the host'} in step {steps[0]} of {names[0]} and step {steps[1]} of {names[1]}; "
         f"matched: {' and '.join(shares)}",
-        footer=f"{human(len(shown), 'count')} of {human(len(rows.a) - 1, 'count')} rows: those that changed by a thousandth of the step or "
-        f"more, and what is around them.{cut}",
+        footer=f"{human(len(shown), 'count')} of {human(len(joined.a) - 1, 'count')} rows: those that changed by a thousandth of the step "
+        f"or more, and what is around them. Layers that hold the same and changed alike are one row, as Layer 24×.{cut}",
     )  # fmt: skip
 
 
@@ -123,7 +133,77 @@ def _joined(found: Alignment) -> _Joined:
     own_a, own_b = np.zeros(len(parents), np.int64), np.zeros(len(parents), np.int64)
     np.add.at(own_a, row_a, a.times)
     own_b[: len(b)] = b.times
-    return _Joined(nodes_a, nodes_b, parents, own_a, own_b)
+    return _Joined(nodes_a, nodes_b, parents, own_a, own_b, [1] * len(parents))
+
+
+def _folded(found: Alignment, rows: _Joined) -> _Joined:
+    """Returns the rows with modules of one class as one row where they stand in one parent, hold the same and changed by about as much.
+
+    As much: within a tenth of their time, or a thousandth of the step, of what is usual among them, so that a layer that changed otherwise
+    stays by itself.
+    """
+    time_a, time_b = rows.inside(rows.own_a), rows.inside(rows.own_b)
+    delta, time = time_b - time_a, np.maximum(time_a, time_b)
+    least = LEAST * max(int(rows.own_a.sum()), int(rows.own_b.sum()), 1)
+    below: list[list[int]] = [[] for _ in rows.parent]
+    for row, parent in enumerate(rows.parent[1:], 1):
+        below[parent].append(row)
+    signs = _signs(found, rows, below)
+    into, count = list(range(len(rows.a))), [1] * len(rows.a)
+    for row in range(len(rows.a)):
+        if into[row] != row:
+            continue
+        groups: dict[int, list[int]] = {}
+        for child in below[row]:
+            if _kind(found, rows, child) == S.MODULE:
+                groups.setdefault(signs[child], []).append(child)
+        for group in groups.values():
+            usual, near = float(np.median(delta[group])), max(least, ALIKE * float(np.median(time[group])))
+            alike = [child for child in group if abs(float(delta[child]) - usual) <= near]
+            for child in alike[1:]:
+                _merge(into, below, child, alike[0])
+            count[(alike or group)[0]] = max(len(alike), 1)
+    kept = [row for row in range(len(rows.a)) if into[row] == row]
+    place = {row: i for i, row in enumerate(kept)}
+    for row in range(len(into)):  # what a row was merged into may have been merged itself
+        while into[into[row]] != into[row]:
+            into[row] = into[into[row]]
+    target = np.array([place[first] for first in into], np.int64)
+    own_a, own_b = (np.bincount(target, own, len(kept)).astype(np.int64) for own in (rows.own_a, rows.own_b))
+    return _Joined(
+        [rows.a[r] for r in kept], [rows.b[r] for r in kept], [place[into[rows.parent[r]]] if r else -1 for r in kept], own_a, own_b,
+        [count[r] for r in kept],
+    )  # fmt: skip
+
+
+def _signs(found: Alignment, rows: _Joined, below: list[list[int]]) -> list[int]:
+    """Returns a number per row that is the same for rows that are called, were matched and hold the same."""
+    ids: dict[tuple[object, ...], int] = {}
+    out = [0] * len(rows.a)
+    for row in range(len(rows.a) - 1, -1, -1):
+        name = _class(_name(found, rows, row)) if _kind(found, rows, row) == S.MODULE else _name(found, rows, row)
+        how = _how(found, rows, row)
+        was = _before(found, rows, row) if how in GUESSES else None
+        out[row] = ids.setdefault((name, how, was, *(out[child] for child in below[row])), len(ids))
+    return out
+
+
+def _merge(into: list[int], below: list[list[int]], row: int, first: int) -> None:
+    """Notes that a row, and each one below it, goes into the one in the same place of another row."""
+    left = [(row, first)]
+    while left:
+        one, other = left.pop()
+        into[one] = other
+        left += zip(below[one], below[other], strict=True)
+
+
+def _class(name: str) -> str:
+    """Returns `Layer` of `Layer[3]`."""
+    return name.rpartition("[")[0] or name
+
+
+def _kind(found: Alignment, rows: _Joined, row: int) -> int:
+    return found.b.kind[rows.b[row]] if rows.b[row] >= 0 else found.a.kind[rows.a[row]]
 
 
 def _shown(found: Alignment, rows: _Joined, time_a: Ints, time_b: Ints) -> list[int]:
@@ -156,6 +236,25 @@ def _how(found: Alignment, rows: _Joined, row: int) -> str:
         return "only A"
     how = found.how_b[rows.b[row]]
     return "only B" if how == "only" else how
+
+
+def _shown_name(found: Alignment, rows: _Joined, row: int) -> str:
+    """Returns what a row is called; `Layer 24×` of several."""
+    name = _name(found, rows, row)
+    return name if rows.count[row] == 1 else f"{_class(name)} {rows.count[row]}×"
+
+
+def _because(found: Alignment, rows: _Joined, row: int) -> str | None:
+    """Returns what speaks for a guess; None of what is none."""
+    how, i, j = _how(found, rows, row), rows.a[row], rows.b[row]
+    if how == "renamed":
+        alike = found.a.shapes[i] and found.a.shapes[i] == found.b.shapes[j]
+        return "in the same place, with a first input of the same shape" if alike else "in the same place, spelled nearly alike"
+    if how not in ("fused", "split"):
+        return None
+    side, node = (found.b, j) if how == "fused" else (found.a, i)
+    where = "in the place of these" if how == "fused" else "in its place"
+    return f"{where}; what it takes, these take too" if side.inputs[node] else f"{where}; no inputs were recorded"
 
 
 def _name(found: Alignment, rows: _Joined, row: int) -> str:

@@ -135,7 +135,7 @@ class One:
     tables={"runs": RUNS, "changes": CHANGES},
     facts=FACTS,
     under="compare",
-    reduce=Reduction(samples_of, fields=("step", "device_limits"), version=5),
+    reduce=Reduction(samples_of, fields=("step", "device_limits"), version=6),
 )
 def run(workers: Sequence[RecordingReduction[Samples]], files: Sequence[Sidecar], query: TrendQuery) -> Report:
     wanted_of([query.shown])  # BadQuery where there is no such number or kind of row

@@ -8,6 +8,7 @@ place of several `fused` or `split`. What is left after that is looked for in th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -31,7 +32,7 @@ MOST_OF_ONE: Final = 8
 
 @dataclass(frozen=True)
 class Nodes:
-    """A tree of a step with its names as text. times: of each node itself, ns."""
+    """A tree of a step with its names as text. times: of each node itself, ns. inputs: elements of each tensor that an operator takes."""
 
     name: list[str]
     key: list[str]
@@ -41,6 +42,7 @@ class Nodes:
     shapes: list[int]
     times: Ints
     cut: int
+    inputs: list[tuple[int, ...]]
 
     def __len__(self) -> int:
         return len(self.name)
@@ -64,7 +66,9 @@ def nodes_of(found: StepTree, *, device: bool) -> Nodes:
     keys = {n: key_of(n, "operator") for n in found.names}
     key = [keys[n] if k == S.OPERATOR else n for n, k in zip(name, kind, strict=True)]
     key[0] = "step"
-    return Nodes(name, key, kind, parent, children, columns["shapes"].tolist(), columns["device_ns" if device else "host_ns"], found.cut)
+    inputs = [found.inputs[i] for i in columns["inputs"].tolist()]
+    times = columns["device_ns" if device else "host_ns"]
+    return Nodes(name, key, kind, parent, children, columns["shapes"].tolist(), times, found.cut, inputs)
 
 
 @dataclass(frozen=True)
@@ -176,11 +180,15 @@ _Found: TypeAlias = "tuple[list[int], list[How]]"
 
 
 def _in_one(side: Nodes, one: int, found_one: _Found, others: Nodes, several: Sequence[int], found: _Found, how: How) -> None:
-    """Notes that one node does what several did, where it may: operators, whose first input, where recorded, is that of one of them."""
+    """Notes that one node does what several did, where it may: operators, and what the one takes, where recorded, the several take too.
+
+    Every tensor that goes into the one goes into one of the several at least, if as a view of another shape: they have one with as many
+    elements for each of it.
+    """
     if len(several) > MOST_OF_ONE or side.kind[one] != S.OPERATOR or any(others.kind[n] != S.OPERATOR for n in several):
         return
-    known = {others.shapes[n] for n in several} - {0}
-    if side.shapes[one] and known and side.shapes[one] not in known:
+    taken = [size for n in several for size in others.inputs[n]]
+    if taken and Counter(side.inputs[one]) - Counter(taken):
         return
     for n in side.subtree(one):
         found_one[0][n], found_one[1][n] = several[0], how

@@ -6,6 +6,7 @@ with its time on the host. Operators of a backward pass stand in the step by the
 
 from __future__ import annotations
 
+import math
 import zlib
 from typing import Final
 
@@ -23,7 +24,9 @@ from tb_sol_plugin.tables.packed import Packed, pack, unpack
 MOST_NODES: Final = 20_000
 """Nodes of a tree: of a larger one the levels nearest to the step are kept, with the times of what is below them."""
 NAME: Final = 240
-COLUMNS: Final = dict.fromkeys(("name", "parent", "kind", "shapes", "device_ns", "host_ns"), "i8")
+COLUMNS: Final = dict.fromkeys(("name", "parent", "kind", "shapes", "inputs", "device_ns", "host_ns"), "i8")
+MOST_SIZES: Final = 50_000
+"""Sizes of inputs that a tree holds; of operators beyond them, the rarest, they count as not recorded."""
 OUTSIDE: Final = "(outside of these)"
 KINDS: Final = (S.ANNOTATION, S.MODULE, S.OPERATOR)
 
@@ -32,14 +35,16 @@ class StepTree(msgspec.Struct, frozen=True):
     """The tree of a step. Node 0 is the step itself; a parent stands before what is inside it, siblings in the order of time.
 
     step: its number. names: texts, by the column `name`. nodes: `COLUMNS` of each: name (place in names),
-    parent (-1 of node 0), kind (index into HOST_KINDS), shapes (checksum of those of the first input, 0 not recorded), device_ns, host_ns
-    (of the node itself). cut: nodes below `MOST_NODES` levels that were left out.
+    parent (-1 of node 0), kind (index into HOST_KINDS), shapes (checksum of those of the first input, 0 not recorded), inputs (place in
+    inputs), device_ns, host_ns (of the node itself). inputs: elements of each tensor that an operator takes, those of a list one by one,
+    without single numbers; the first is () of what is not recorded. cut: nodes below `MOST_NODES` levels that were left out.
     """
 
     step: int
     names: tuple[str, ...]
     nodes: Packed
     cut: int = 0
+    inputs: tuple[tuple[int, ...], ...] = ((),)
 
 
 def step_tree(capture: Capture, number: int, on_device: Mask, on_host: Mask) -> StepTree | None:
@@ -71,11 +76,12 @@ def step_tree(capture: Capture, number: int, on_device: Mask, on_host: Mask) -> 
     known: dict[str, int] = {f"step {number}": 0}
     name = [0, *(known.setdefault(text, len(known)) for text in texts)]
     kind = np.concatenate([[S.ANNOTATION], h.kind[nodes]])
+    inputs, sizes = _sizes(capture, nodes)
     columns = {
         "name": np.array(name), "parent": parent, "kind": kind, "shapes": np.concatenate([[0], _shapes(capture, nodes)]),
-        "device_ns": device, "host_ns": host,
+        "inputs": np.concatenate([[0], inputs]), "device_ns": device, "host_ns": host,
     }  # fmt: skip
-    return StepTree(number, tuple(known), pack(columns, COLUMNS), cut)
+    return StepTree(number, tuple(known), pack(columns, COLUMNS), cut, sizes)
 
 
 def columns_of(found: StepTree) -> dict[str, Ints]:
@@ -150,3 +156,34 @@ def _shapes(capture: Capture, nodes: Ints) -> Ints:
     of_host = np.zeros(len(capture.host), np.int64)
     of_host[table["host"].to_numpy()] = sums[shapes.codes]
     return of_host[nodes]
+
+
+def _sizes(capture: Capture, nodes: Ints) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
+    """Returns per node a place in the sizes of inputs, and these: elements of each tensor; 0 and () where they are not recorded."""
+    table = capture.tables["operators"]
+    shapes = arrays.coded(table["shapes"])
+    row = np.full(len(capture.host), -1, np.int64)
+    row[table["host"].to_numpy()] = np.arange(len(table))
+    code = np.where(row[nodes] >= 0, shapes.codes[np.maximum(row[nodes], 0)], -1) if len(table) else np.full(len(nodes), -1)
+    found: dict[tuple[int, ...], int] = {(): 0}
+    place, left = np.zeros(len(shapes.categories) + 1, np.int64), MOST_SIZES
+    used, often = np.unique(code[code >= 0], return_counts=True)
+    for c in used[np.argsort(-often, kind="stable")].tolist():
+        sizes = sizes_of(str(shapes.categories[c]))
+        if sizes not in found:
+            left -= len(sizes)
+            if left < 0:
+                continue
+        place[c] = found.setdefault(sizes, len(found))
+    return place[code], tuple(found)
+
+
+def sizes_of(shapes: str) -> tuple[int, ...]:
+    """Returns the elements of each tensor of shapes as `[[64,512],[[8],[8]],[]]`, without single numbers; () where they are none."""
+    try:
+        found = msgspec.json.decode(shapes, type=list[list[int | list[int]]])
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return ()
+    tensors = [one for shape in found for one in (shape if shape and isinstance(shape[0], list) else [shape])]
+    counts = (math.prod(n for n in one if isinstance(n, int)) if isinstance(one, list) else 1 for one in tensors)
+    return tuple(n for n in counts if 1 < n < 1 << 62)

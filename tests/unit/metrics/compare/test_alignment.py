@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_sol_plugin.metrics.compare.alignment import Alignment, Nodes, aligned, common
+from tb_sol_plugin.metrics.compare.step_tree import sizes_of
 from tb_sol_plugin.model import schemas as S
 
 Plain = tuple[str, "Sequence[Plain]"]
@@ -30,7 +31,8 @@ def tree(*inside: Plain, shapes: dict[str, int] | None = None) -> Nodes:
 
     add(0, inside)
     kind = [S.OPERATOR if "::" in n else S.MODULE for n in name]
-    return Nodes(name, list(name), kind, parent, children, [(shapes or {}).get(n, 0) for n in name], np.full(len(name), 1_000), 0)
+    return Nodes(name, list(name), kind, parent, children, [(shapes or {}).get(n, 0) for n in name], np.full(len(name), 1_000), 0,
+                 [()] * len(name))  # fmt: skip
 
 
 def op(name: str) -> Plain:
@@ -80,9 +82,11 @@ def test_guesses_in_a_gap() -> None:
     assert found.counts()["fused"] == 1 and found.shares == (1.0, 1.0)
     back = aligned(b, a)
     assert back.counts()["split"] == 1 and of(back, "aten::dropout") == [("split", "fused::add_norm")]
-    # AND not where the shapes that were recorded tell another story
-    a.shapes[2:5], b.shapes[2] = [7, 7, 7], 9
-    assert aligned(a, b).counts()["fused"] == 0
+    # AND where inputs were recorded only where what the one takes goes into one of the several: both tensors of the add, and the norm's weights
+    a.inputs[2:5] = [(4096, 4096), (4096, 64, 64), (4096,)]
+    for taken, fits in (((4096, 4096, 64, 64), 1), ((4096, 64), 1), ((4096, 4096, 4096, 4096, 4096), 0), ((4096, 128), 0)):
+        b.inputs[2] = taken
+        assert aligned(a, b).counts()["fused"] == fits and aligned(b, a).counts()["split"] == fits
     # AND another name of the same shapes in the same place is renamed
     found = aligned(tree(op("mm"), op("gelu"), shapes={"aten::gelu": 5}), tree(op("mm"), op("silu"), shapes={"aten::silu": 5}))
     assert of(found, "aten::silu") == [("renamed", "aten::gelu")]
@@ -136,3 +140,9 @@ def test_very_different_sequences_stay_cheap(monkeypatch) -> None:  # type: igno
     a, b = [f"a{i}" for i in range(60)], [f"b{i}" for i in range(60)]
     found = common(["x", *a, "y"], ["x", *b, "y"])
     assert found[0] == (0, 0) and all(i == j == 0 or (i, j) == (61, 61) for i, j in found)
+
+
+def test_sizes_of_inputs() -> None:
+    # GIVEN shapes as recorded: tensors, a list of them, numbers THEN elements of each tensor, those of a list one by one
+    assert sizes_of("[[8,4,16,32],[[8],[2,3]],[],[1],[16,32]]") == (16384, 8, 6, 512)
+    assert sizes_of("[[],[]]") == sizes_of("") == sizes_of("broken[") == sizes_of('["x"]') == sizes_of("[[0,4]]") == ()
