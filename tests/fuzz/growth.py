@@ -127,9 +127,9 @@ def seconds(name: str, size: int, folder: Path) -> float:
     return time.process_time() - begin
 
 
-def too_steep(small: float, large: float, doublings: float) -> bool:
-    """Whether the time of the larger text is more than linear in its size."""
-    return large > FREE and large > small * FACTOR**doublings
+def too_steep(small: float, large: float, doublings: float, factor: float = FACTOR) -> bool:
+    """Whether the time of the larger text is more than linear in its size: more than `factor` times per doubling."""
+    return large > FREE and large > small * factor**doublings
 
 
 def main(arguments: list[str]) -> int:

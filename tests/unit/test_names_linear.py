@@ -23,6 +23,7 @@ from tb_sol_plugin.metrics.memory import sources
 from tb_sol_plugin.metrics.rules.time import matmul
 from tb_sol_plugin.metrics.time import distinct_names, kernel_names
 from tb_sol_plugin.metrics.work import ownership
+from tests.support.cpu_time import least
 
 
 def _modelled(text: str) -> object:
@@ -68,14 +69,20 @@ CASES: list[tuple[Callable[[str], object], str, str, str]] = [
 @pytest.mark.parametrize(("call", "before", "piece", "after"), CASES)
 def test_a_hostile_text_costs_as_much_as_its_length(call: Callable[[str], object], before: str, piece: str, after: str) -> None:
     # GIVEN a text of 5 kB and one of 80 kB WHEN both are understood THEN the longer takes at most twice sixteen times as long
-    spent = []
-    for size in (5_000, 80_000):
-        text = before + piece * (size // len(piece)) + after
-        start = time.process_time()
-        with contextlib.suppress(BadQuery):
-            call(text)
-        spent.append(time.process_time() - start)
-    assert spent[1] < 32 * spent[0] + 0.03, spent
+    def measure() -> list[float]:
+        spent = []
+        for size in (5_000, 80_000):
+            text = before + piece * (size // len(piece)) + after
+            start = time.process_time()
+            with contextlib.suppress(BadQuery):
+                call(text)
+            spent.append(time.process_time() - start)
+        return spent
+
+    def linear(spent: list[float]) -> bool:
+        return spent[1] < 32 * spent[0] + 0.03
+
+    assert linear(least(measure, linear))
 
 
 @pytest.mark.parametrize("digits", [9, 10, 4_400, 50_000])

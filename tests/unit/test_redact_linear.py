@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin import redact
+from tests.support.cpu_time import least
 from tests.unit.web.conftest import shared  # noqa: F401
 
 # -- the slow reference: one regular expression per rule, cubic on some texts --------------------------------------------
@@ -75,13 +76,10 @@ HOSTILE = [
 
 
 def seconds(call: Callable[[str], str], line: str) -> float:
-    """The CPU seconds of the best of three calls."""
-    spent = []
-    for _ in range(3):
-        start = time.process_time()
-        call(line)
-        spent.append(time.process_time() - start)
-    return min(spent)
+    """The CPU seconds of a call."""
+    start = time.process_time()
+    call(line)
+    return time.process_time() - start
 
 
 def filled(shape: str, size: int) -> str:
@@ -91,12 +89,15 @@ def filled(shape: str, size: int) -> str:
 @pytest.mark.parametrize("shape", HOSTILE)
 def test_the_time_of_a_hostile_text_grows_with_its_length_at_most(shape: str) -> None:
     # GIVEN a text made to backtrack, 5 kB and sixteen times that WHEN all of it is looked at THEN at most twice sixteen times the time
-    small, large = (seconds(redact._redacted, filled(shape, size)) for size in (5_000, 80_000))
-    assert large < 32 * small + 0.005, (small, large)
+    def linear(taken: list[float]) -> bool:
+        return taken[1] < 32 * taken[0] + 0.005
+
+    taken = least(lambda: [seconds(redact._redacted, filled(shape, size)) for size in (5_000, 80_000)], linear)
+    assert linear(taken), taken
     # AND what is shown of a text is bounded: 1 MB and 10 MB take the same, under 50 ms (three times that here)
     for size in (1_000_000, 10_000_000):
         line = filled(shape, size)
-        assert seconds(redact.text, line) < 0.15
+        assert least(lambda line=line: [seconds(redact.text, line)], lambda taken: taken[0] < 0.15)[0] < 0.15  # type: ignore[misc]
         assert len(redact.text(line)) < 2 * redact.LONGEST_LINE
 
 
@@ -124,7 +125,12 @@ def test_a_long_address_is_answered_at_once(shared: FlaskClient, shape: str) -> 
     # GIVEN parameters of 64 kB that an error text quotes WHEN asked for THEN an error under 100 ms of CPU (three times that here), short
     assert shared.get("/api/v1/analysis/health", query_string={"run": "job", "worker": "rank2", "wait": 20}).status_code == 200
     for parameter in ("run", "worker", "steps"):
-        start = time.process_time()
-        reply = shared.get("/api/v1/analysis/health", query_string={"run": "job", "worker": "rank2", parameter: filled(shape, 64_000)})
-        assert time.process_time() - start < 0.3
-        assert reply.status_code in (400, 404) and len(reply.data) < 40_000
+        query = {"run": "job", "worker": "rank2", parameter: filled(shape, 64_000)}
+
+        def asked(query: dict[str, str] = query) -> list[float]:
+            start = time.process_time()
+            reply = shared.get("/api/v1/analysis/health", query_string=query)
+            assert reply.status_code in (400, 404) and len(reply.data) < 40_000
+            return [time.process_time() - start]
+
+        assert least(asked, lambda taken: taken[0] < 0.3)[0] < 0.3

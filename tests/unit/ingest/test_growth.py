@@ -11,17 +11,19 @@ import pytest
 
 from tb_sol_plugin.ingest import classify
 from tests.fuzz.growth import SHAPES, seconds, too_steep
+from tests.support.cpu_time import least
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_reading_a_hostile_text_grows_linearly(name: str, tmp_path: Path) -> None:
     # GIVEN a shape of text that attacks a scanner, at 80 kB and at eight times that
-    small = seconds(name, 80_000, tmp_path)
-    large = seconds(name, 640_000, tmp_path)
-    # THEN each doubling costs at most 2.2 times, where it takes any time at all (measured again, should something have disturbed it)
-    if too_steep(small, large, 3):
-        small, large = min(small, seconds(name, 80_000, tmp_path)), min(large, seconds(name, 640_000, tmp_path))
-    assert not too_steep(small, large, 3), (small, large)
+    # THEN each doubling costs little more than twice, where it takes any time at all: 2.2 times on a quiet machine, more where others fill
+    # its caches with theirs (what is quadratic costs 4 times)
+    def linear(taken: list[float]) -> bool:
+        return not too_steep(*taken, 3, factor=2.8)
+
+    taken = least(lambda: [seconds(name, size, tmp_path) for size in (80_000, 640_000)], linear)
+    assert linear(taken), taken
 
 
 @pytest.mark.parametrize(
@@ -31,11 +33,13 @@ def test_reading_a_hostile_text_grows_linearly(name: str, tmp_path: Path) -> Non
 )
 def test_64_kB_are_classified_at_once(text: bytes) -> None:
     # GIVEN the first 64 kB of a file that hold the key of events, and then one thing over and over
-    begin = time.process_time()
-    for _ in range(5):
+    def measure() -> list[float]:
+        begin = time.process_time()
         classify(text[:65_536], "x.json")
+        return [time.process_time() - begin]
+
     # THEN it is classified in 20 ms (three times that on a slow machine), where unclosed strings took 10 s
-    assert (time.process_time() - begin) / 5 < 0.06
+    assert least(measure, lambda taken: taken[0] < 0.06)[0] < 0.06
 
 
 _READ = """

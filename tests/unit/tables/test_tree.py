@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tb_sol_plugin.metrics.work.ownership import above, outermost
 from tb_sol_plugin.tables import tree
+from tests.support.cpu_time import least
 
 EVENT = st.tuples(st.integers(0, 2), st.integers(0, 60), st.integers(0, 25), st.integers(0, 2))
 """(thread, start, duration, rank)"""
@@ -167,7 +168,7 @@ def test_sums_of_rows_nested_in_one_another_take_near_linear_time() -> None:
 
     seconds(100)
     # AND 100,000 levels take what walks (some 1e10 steps) never could
-    assert seconds(100_000) < 3
+    assert least(lambda: [seconds(100_000)], lambda taken: taken[0] < 3)[0] < 3
 
 
 def test_an_ancestor_that_is_over_gets_nothing() -> None:
@@ -211,7 +212,7 @@ def test_the_nearest_row_is_found_in_near_linear_time_at_any_depth(compiled: boo
 
     seconds(100)
     # AND 100,000 levels take what a walk level by level (some 5e9 steps) never could
-    assert seconds(100_000) < 1.5
+    assert least(lambda: [seconds(100_000)], lambda taken: taken[0] < 1.5)[0] < 1.5
 
 
 @given(st.lists(st.integers(-1, 30), max_size=30))
