@@ -20,7 +20,8 @@ from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.copies import bandwidth, exposure, groups, records
 from tb_sol_plugin.metrics.copies.records import COLORS, NAMES, memory_text
-from tb_sol_plugin.metrics.rules.copies import copy_findings, step_ns, together_ns
+from tb_sol_plugin.metrics.critical.replayed import replayed_copies
+from tb_sol_plugin.metrics.rules.copies import step_ns
 from tb_sol_plugin.metrics.rules.engine import to_report
 from tb_sol_plugin.metrics.time.scope import Scope, in_steps, scope
 from tb_sol_plugin.model import figure as F
@@ -113,18 +114,18 @@ def run(capture: Capture, query: MemcpyQuery) -> Report:
 
 def _findings(capture: Capture, where: Scope, limits: dict[str, tuple[float, str]], step: str) -> FindingsSection:
     """Builds the section of the largest findings; the rest is on a page of its own."""
-    found = copy_findings(capture, where, limits)
-    shown = found[:FINDINGS]
+    judged = replayed_copies(capture, where, limits)
+    found, shown = judged.found, judged.found[:FINDINGS]
     query = {"step": step} if step else {}
     length = step_ns(capture, where)
     more = f"All {len(found)}, with evidence" if len(found) > len(shown) else "With evidence"
     return FindingsSection(
         id="findings",
         title="What to fix first",
-        subtitle="saving per step, at most" if where.steps else "at most",
+        subtitle=f"saving per step, {judged.words}" if where.steps else judged.words,
         span=5,
         findings=[to_report(f, pages=registry(), step_ns=length, keep=query) for f in shown],
-        combined_ns=together_ns(capture, where, shown),
+        combined_ns=judged.together_ns([f for f in shown if not f.hidden]),
         empty="No copy here costs a thousandth of a step.",
         links=[Link("memcpy_findings", query, more)] if found else [],
     )

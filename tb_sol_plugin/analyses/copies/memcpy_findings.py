@@ -1,8 +1,9 @@
 """Why the host waits for copies, which copies follow a costly pattern, and what a fix of each would save.
 
 A copy blocks the host where its call is synchronous, an end of it is pageable, the call outlasts it, or the host waits for it at once. A
-finding says what fixing its cause could save per step at most: of time on the host only that in which the device is idle for it, of
-time on the device only that in which no kernel runs. A copy stands in one finding.
+finding takes of time on the host only that in which the device is idle for it, of time on the device only that in which no kernel runs.
+Its saving is that of a replay in which this time is gone and every dependency stays; where the critical path is graded poor it is all of
+that time, at most. A copy stands in one finding.
 Every finding has its copies as evidence. Thresholds can be changed, and the page says which are.
 """
 
@@ -22,7 +23,8 @@ from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.copies import bandwidth, groups, records
 from tb_sol_plugin.metrics.copies.blocking import REASONS, blocking
 from tb_sol_plugin.metrics.copies.thresholds import DEFAULT, Thresholds, changed, from_text
-from tb_sol_plugin.metrics.rules.copies import RULES, copy_findings, rules_off, step_ns, together_ns
+from tb_sol_plugin.metrics.critical.replayed import Replayed, replayed_copies
+from tb_sol_plugin.metrics.rules.copies import RULES, rules_off, step_ns
 from tb_sol_plugin.metrics.rules.copies.context import outermost_operator
 from tb_sol_plugin.metrics.rules.engine import Finding, to_report
 from tb_sol_plugin.metrics.time.attribution import sum_by
@@ -67,8 +69,11 @@ PATTERNS: Final = (
     Column("title", "Finding", doc="the cause in words", show="text"),
     Column("rule", "Rule", doc="stable name of the rule, with the direction where it speaks for several", show="code"),
     Column("direction", "Direction", doc="direction of its copies", show="symbol", rank=2),
-    Column("saving_ns", "Saving", "ns", "what fixing it could save per step, at most", show="bar", color="memcpy"),
+    Column("saving_ns", "Saving", "ns", "what a step takes less where it is fixed: by replay, or at most", show="bar", color="memcpy"),
     Column("share", "Of the step", "ratio", "saving over the step", show="share"),
+    Column("basis", "Basis", doc="replay: its time is gone and every dependency stays; at most: the time that it takes; hidden: by replay "
+           "it saves too little to be shown, as other work holds the step", show="badge"),
+    Column("removed_ns", "Takes", "ns", "time per step that fixing it takes away", rank=2),
     Column("host_ns", "Host blocked", "ns", "time per step in which its copies block the host", rank=2),
     Column("count", "Copies", "count", "copies that show it, in the whole selection"),
     Column("bytes", "Bytes", "B", "their bytes, as far as recorded", missing=NO_SIZE),
@@ -108,14 +113,15 @@ EVIDENCE: Final = (
 )
 
 
-def patterns_table(found: pd.DataFrame, ranked: list[Finding], step: float, keep: dict[str, str], where: Scope) -> TableSection:
+def patterns_table(found: pd.DataFrame, judged: Replayed, step: float, keep: dict[str, str], where: Scope) -> TableSection:
     """Builds a table with one row per finding. step: length of a step in ns. keep: query fields that links keep."""
-    size = found["bytes"].to_numpy()
+    size, ranked = found["bytes"].to_numpy(), judged.found
     rows: list[dict[str, Scalar]] = [
         {
             "title": f.title, "rule": f.rule, "direction": f.direction, "saving_ns": f.saving,
-            "share": f.saving / step if step else None, "host_ns": f.host_ns, "count": len(f.rows), "bytes": _bytes(size[f.rows]),
-            "candidate": "possible" if f.candidate else "", "fix": f.fix, "evidence": f.evidence,
+            "share": f.saving / step if step else None, "basis": judged.basis(f),
+            "removed_ns": f.saving if f.removed is None else f.removed, "host_ns": f.host_ns, "count": len(f.rows),
+            "bytes": _bytes(size[f.rows]), "candidate": "possible" if f.candidate else "", "fix": f.fix, "evidence": f.evidence,
         }
         for f in ranked
     ]  # fmt: skip
@@ -261,7 +267,11 @@ def _bytes(size: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int | None:
 
 FACTS: Final = (
     Fact("findings", "Findings", "count", "findings that save at least a thousandth of a step"),
-    Fact("combined_ns", "Together, at most", "ns", "what all of them could save together per step, at most: no nanosecond counts twice"),
+    Fact("combined_ns", "Together", "ns", "what all of them save together per step: replayed at once, or at most; no nanosecond counts "
+         "twice"),
+    Fact("hidden", "Hidden", "count", "findings whose time hides behind other work: by replay each alone saves less than that"),
+    Fact("error_ns", "Error of a saving", "ns", "of a replay: what is inferred, and how far a blind replay is off"),
+    Fact("grade", "Grade of the path", doc="good or fair: savings are by replay of all dependencies; poor or none: savings are at most"),
     Fact("held", "Copies that blocked the host", "count", "copies and sets that blocked the host"),
     Fact("held_ns", "Host blocked, in all", "ns", "time blocked, in the whole selection; each nanosecond of a thread counts "
          "once"),
@@ -304,30 +314,29 @@ def run(capture: Capture, query: MemcpyFindingsQuery) -> Report:
     if not len(found) and not len(records.copies(capture, np.ones(len(capture.device), bool))):
         raise Unavailable("no copy in this recording", hint="record a part of the job that moves data")
     blocked = blocking(capture, found, limits_of)
-    ranked = copy_findings(capture, where, bandwidth.peaks(device_for(capture, query.device_limits)), limits_of)
-    step = step_ns(capture, where)
-    together = together_ns(capture, where, ranked)
+    judged = replayed_copies(capture, where, bandwidth.peaks(device_for(capture, query.device_limits)), limits_of)
+    ranked, step = judged.found, step_ns(capture, where)
     keep = {k: v for k, v in (("step", query.step), ("device_limits", query.device_limits), ("thresholds", query.thresholds)) if v}
     chosen = _chosen(ranked, query.rule)
     least = f"{human(limits_of.least_share, 'ratio')} of {'a step' if where.rows else 'the recording'}"
-    per = "per step, at most" if where.rows else "at most"
+    per = f"per step, {judged.words}" if where.rows else judged.words
     findings = FindingsSection(
         id="findings",
         title="What to fix, in order",
         subtitle=f"saving {per}",
         findings=[to_report(f, pages=registry(), step_ns=step, keep=keep) for f in ranked],
-        combined_ns=together if ranked else None,
+        combined_ns=judged.together_ns(judged.shown) if judged.shown else None,
         empty=f"No copy here costs {least}.",
     )
     evidence = evidence_table(capture, found, blocked, chosen, query.rule, where)
-    tables = [patterns_table(found, ranked, step, keep, where), blocking_table(capture, found, blocked, keep, where)]
+    tables = [patterns_table(found, judged, step, keep, where), blocking_table(capture, found, blocked, keep, where)]
     return Report(
         analysis="memcpy_findings",
         title="Waits and patterns",
-        headline=_headline(ranked, chosen, together, where) or f"No copy here costs {least}.",
+        headline=_headline(judged, chosen, where) or f"No copy here costs {least}.",
         notices=_notices(capture, where, limits_of),
         sections=[
-            _facts(ranked, together, blocked, in_steps(capture, where)[found["row"].to_numpy()], step, where),
+            _facts(judged, blocked, in_steps(capture, where)[found["row"].to_numpy()], step, where),
             *([evidence] if query.rule else []),  # what was asked for comes first
             findings,
             *tables,
@@ -348,14 +357,18 @@ def _chosen(ranked: list[Finding], rule: str) -> Finding | None:
     return subset[0] if subset else None
 
 
-def _headline(ranked: list[Finding], chosen: Finding | None, together: int, where: Scope) -> str:
-    if not ranked:
+def _headline(judged: Replayed, chosen: Finding | None, where: Scope) -> str:
+    if not judged.found:
         return ""
-    first, per = chosen or ranked[0], "of each step" if where.rows else "of the recording"
-    text = f"**{first.title}**: at most **{human(first.saving, 'ns')}** {per}"
+    first, per = chosen or judged.found[0], "of each step" if where.rows else "of the recording"
+    most, shown = "" if judged.grade else "at most ", judged.shown
+    if first.hidden:
+        taken = human(first.removed or 0, "ns")
+        return f"**{first.title}** takes {taken} {per}, but other work hides that: alone it saves **{human(first.saving, 'ns')}**."
+    text = f"**{first.title}**: {most}**{human(first.saving, 'ns')}** {per}"
     if first.host and first.host_ns > first.saving:
         text += f", of {human(first.host_ns, 'ns')} that the host is held"
-    return f"{text}. All {len(ranked)} together: at most {human(together, 'ns')}." if len(ranked) > 1 else f"{text}."
+    return f"{text}. All {len(shown)} together: {most}{human(judged.together_ns(shown), 'ns')}." if len(shown) > 1 else f"{text}."
 
 
 def _notices(capture: Capture, where: Scope, limits_of: Thresholds) -> list[Notice]:
@@ -368,13 +381,16 @@ def _notices(capture: Capture, where: Scope, limits_of: Thresholds) -> list[Noti
     return out
 
 
-def _facts(ranked: list[Finding], together: int, blocked: pd.DataFrame, launched: Mask, step: float, where: Scope) -> FactsSection:
-    """Builds the facts. together: ns that all findings could save. launched: per copy whether a step launched it."""
+def _facts(judged: Replayed, blocked: pd.DataFrame, launched: Mask, step: float, where: Scope) -> FactsSection:
+    """Builds the facts. launched: per copy whether a step launched it."""
     sums = {n: blocked[c].to_numpy() for n, c in (("held_ns", "lost_ns"), ("dry_ns", "idle_ns"))}
     values: dict[str, Scalar] = {
-        "findings": len(ranked), "combined_ns": together, "held": int((blocked["reason"].to_numpy(object) != "").sum()),
+        "findings": len(judged.shown), "combined_ns": judged.together_ns(judged.shown),
+        "held": int((blocked["reason"].to_numpy(object) != "").sum()),
         **{n: int(v.sum()) for n, v in sums.items()}, "step_ns": round(step),
     }  # fmt: skip
+    if judged.grade:
+        values |= {"hidden": len(judged.found) - len(judged.shown), "error_ns": judged.error_ns, "grade": judged.grade}
     notes = {n: f"{human(round(int(v[launched].sum()) / where.step_count), 'ns')} per step" for n, v in sums.items() if v.any()}
     return make_facts(
         "answer",
@@ -382,6 +398,7 @@ def _facts(ranked: list[Finding], together: int, blocked: pd.DataFrame, launched
         values,
         FACTS,
         labels={} if where.rows else {"step_ns": "Recording"},
+        hidden=["error_ns", "grade"],
         weight="headline",
         style="tiles",
         notes=notes | {"combined_ns": "per step"} if where.rows else {},

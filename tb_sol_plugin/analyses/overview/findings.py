@@ -201,7 +201,7 @@ def _cards(waterfall: Waterfall, judged: Replayed) -> FindingsSection:
     step = _step(waterfall)
     there = registry()
     per = "per step" if waterfall.stepped else "of the recording"
-    basis = f"by replay of all dependencies, ± {human(judged.error_ns, 'ns')}" if judged.grade else "at most; savings add up"
+    basis = judged.words if judged.grade else "at most; savings add up"
     return FindingsSection(
         id="levers",
         title="What to fix, in order",
@@ -270,7 +270,6 @@ def _phase_of(capture: Capture, annotation: npt.NDArray[np.integer]) -> tuple[Ob
 
 def _table(waterfall: Waterfall, judged: Replayed, places: pd.DataFrame) -> TableSection:
     step, shown = _step(waterfall), judged.found
-    basis = {True: "hidden", False: "replay"} if judged.grade else {False: "at most"}
     saved: dict[str, dict[str, int]] = {}
     for rule, layer, phase, ns in zip(*(places[name].tolist() for name in ("rule", "layer", "phase", "saving_ns")), strict=True):
         of = saved.setdefault(rule, {})
@@ -278,7 +277,7 @@ def _table(waterfall: Waterfall, judged: Replayed, places: pd.DataFrame) -> Tabl
     where = {rule: max(sorted(of), key=of.__getitem__) for rule, of in saved.items()}
     frame: dict[str, list[object]] = {
         "title": [f.title for f in shown], "rule": [f.id for f in shown], "saving_ns": [f.saving for f in shown],
-        "share": [f.saving / step if step else None for f in shown], "basis": [basis[f.hidden] for f in shown],
+        "share": [f.saving / step if step else None for f in shown], "basis": [judged.basis(f) for f in shown],
         "removed_ns": [f.saving if f.removed is None else f.removed for f in shown],
         "calls": [len(f.rows) or None for f in shown],
         "where": [where.get(f.id) or None for f in shown], "candidate": ["possible" if f.candidate else "" for f in shown],

@@ -1,30 +1,36 @@
-"""Replays findings about time: what a step takes less where each one's time is gone and every dependency stays.
+"""Replays findings about time and about copies: what a step takes less where each one's time is gone and every dependency stays.
 
 A finding takes time of device events, of operator calls in proportion to their events, and idle time of the device; of idle time the replay
-takes what holds the step in it. The saving is then a schedule: anything from all of that time to none, where other work holds the step.
-Where the critical path is graded poor, or nothing ran on a device, savings stay what the findings take at most.
+takes what holds the step in it. One about copies takes what of them runs alone, or the idle time while they block the host. The saving is
+then a schedule: anything from all of that time to none, where other work holds the step. Where the critical path is graded poor, or nothing
+ran on a device, savings stay what the findings take at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 
-from tb_sol_plugin.metrics import memo_under
+from tb_sol_plugin.metrics import memo, memo_under
+from tb_sol_plugin.metrics.copies import records
+from tb_sol_plugin.metrics.copies.thresholds import DEFAULT, Thresholds
 from tb_sol_plugin.metrics.critical.edges import DEVICE
 from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.path import path_of
 from tb_sol_plugin.metrics.critical.replay import trust_of
 from tb_sol_plugin.metrics.critical.window import Window, window_of_steps
+from tb_sol_plugin.metrics.rules.copies import copy_findings
 from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, combined_ns, ranked
 from tb_sol_plugin.metrics.rules.time import time_findings
 from tb_sol_plugin.metrics.time.scope import Scope, complete_steps, is_capture
-from tb_sol_plugin.metrics.time.waterfall import Waterfall
+from tb_sol_plugin.metrics.time.waterfall import Waterfall, windows_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Floats, Ints, Rows
+from tb_sol_plugin.units import human
 
 
 @dataclass(frozen=True)
@@ -46,10 +52,19 @@ class Replayed:
         """Those whose time is not hidden behind other work."""
         return [f for f in self.found if not f.hidden]
 
+    @property
+    def words(self) -> str:
+        """What its savings are."""
+        return f"by replay of all dependencies, ± {human(self.error_ns, 'ns')}" if self.grade else "at most"
+
+    def basis(self, one: Finding) -> str:
+        """Returns what the saving of one of them is: `replay`, `hidden` or `at most`."""
+        return ("hidden" if one.hidden else "replay") if self.grade else "at most"
+
     def together_ns(self, some: Sequence[Finding]) -> int:
         """Returns what some of them save together, per step: replayed at once, else the sum of what they save at most."""
         if self.window is None:
-            return combined_ns(some)
+            return combined_ns(some, self.steps)
         lag = self.window.lag.copy()
         for one in some:
             edge, ns = self.taken[one.id]
@@ -68,13 +83,40 @@ def replayed_findings(capture: Capture, part: Scope, waterfall: Waterfall) -> Re
 def replayed(capture: Capture, part: Scope, waterfall: Waterfall, found: Sequence[Finding]) -> Replayed:
     """Returns findings with the savings of a replay; as they are where the critical path is graded poor or nothing ran on a device."""
     owner = waterfall.work.owner
-    asked = bool(found) and not is_capture(capture) and len(capture.device) > 0 and len(owner) == len(capture.device)
-    if not asked or not len(graph_of(capture).time):
+    if len(owner) != len(capture.device):
         return Replayed(ranked(found))
+    return _replayed(capture, part, found, lambda one: (_of_device(capture, owner, one), one.idle))
+
+
+def replayed_copies(
+    capture: Capture, part: Scope, limits: dict[str, tuple[float, str]], thresholds: Thresholds = DEFAULT
+) -> Replayed:  # fmt: skip
+    """Returns all findings about the copies of a selection, with the savings of a replay where that can be trusted."""
+    found = copy_findings(capture, part, limits, thresholds)
+    key = ("replayed_copies", part.label, part.rows, part.window_ns, tuple(sorted(limits.items())), thresholds)
+    steps = max(len(windows_of(capture, part)[1]), 1)
+
+    def make() -> Replayed:
+        rows = records.copies(capture, part.device)["row"].to_numpy() if found else np.zeros(0, np.int64)
+        return _replayed(capture, part, found, lambda one: _of_copies(capture, rows[one.rows], one, steps), thresholds.least_share, steps)
+
+    return memo(capture, key, make)
+
+
+Taken: TypeAlias = tuple[Floats, iv.Spans]
+"""What a finding takes: ns of each device row, and idle time."""
+
+
+def _replayed(
+    capture: Capture, part: Scope, found: Sequence[Finding], takes: Callable[[Finding], Taken], least: float = LEAST, steps: int = 1
+) -> Replayed:  # fmt: skip
+    """Replays findings. least: share of a step from which on a saving is not hidden. steps: what they are counted per without a replay."""
+    if not found or is_capture(capture) or not len(capture.device) or not len(graph_of(capture).time):
+        return Replayed(ranked(found), steps=steps)
     where = complete_steps(capture, part)
     trust = trust_of(capture, where)
     if trust.grade == "poor":
-        return Replayed(ranked(found))
+        return Replayed(ranked(found), steps=steps)
     window, path = window_of_steps(capture, where), path_of(capture, where)
     runs = np.flatnonzero(window.kind == DEVICE)
     row = window.graph.nodes.device_rows(window.in_graph(window.target[runs]))
@@ -85,9 +127,10 @@ def replayed(capture: Capture, part: Scope, waterfall: Waterfall, found: Sequenc
     step_ns = int((path.end - path.begin).sum()) / steps
     out, taken, lag = [], {}, window.lag.copy()
     for one in found:
-        removed = np.rint(_of_device(capture, owner, one)[row]).astype(np.int64)
+        of_rows, spans = takes(one)
+        removed = np.rint(of_rows[row]).astype(np.int64)
         some = np.flatnonzero(removed)
-        idle = iv.overlap_with(start, stop, one.idle) if len(one.idle[0]) else np.zeros(0, np.int64)
+        idle = iv.overlap_with(start, stop, spans) if len(spans[0]) else np.zeros(0, np.int64)
         at = np.flatnonzero(idle)
         edges, ns = np.concatenate((runs[some], edge[at])), np.concatenate((removed[some], idle[at]))
         np.subtract.at(lag, edges, ns)
@@ -95,8 +138,22 @@ def replayed(capture: Capture, part: Scope, waterfall: Waterfall, found: Sequenc
         saved = min(max(round(window.moved_ns(lag) / steps), 0), one.saving)
         lag[edges] = window.lag[edges]
         taken[one.id] = edges.astype(np.int32), ns
-        out.append(replace(one, saving=saved, removed=one.saving, hidden=saved < LEAST * step_ns))
+        out.append(replace(one, saving=saved, removed=one.saving, hidden=saved < least * step_ns))
     return Replayed(ranked(out), trust.grade, round(trust.error * step_ns), steps, window, taken)
+
+
+def _of_copies(capture: Capture, rows: Ints, found: Finding, steps: int) -> Taken:
+    """Returns what a finding about copies takes: of the copies what runs alone, else the idle time while they block the host.
+
+    rows: device rows of its copies. steps: what its saving is counted per; it may leave a part of the time.
+    """
+    start, duration = (capture.device[c].to_numpy() for c in ("start_ns", "duration_ns"))
+    out, idle = np.zeros(len(start)), found.spans
+    if not found.host:
+        part = min(1.0, found.saving * steps / max(iv.length(found.spans), 1))
+        out[rows] = part * iv.overlap_with(start[rows], (start + duration)[rows], found.spans)
+        idle = iv.subtract(found.spans, iv.union(start[rows], (start + duration)[rows]))
+    return out, idle
 
 
 def _of_device(capture: Capture, owner: Rows, found: Finding) -> Floats:

@@ -2,15 +2,15 @@
 
     found = copy_findings(capture, where, bandwidth.peaks(spec))      # where: metrics.time.scope.scope(capture, query)
     cards = [to_report(f, step_ns=step_ns(capture, where), pages=registry()) for f in found]
-    together_ns(capture, where, found)                                # of all
 
-Rules run from the most specific to the most general; a copy stands in one finding. Savings are per step and at most. Copies outside of
+Rules run from the most specific to the most general; a copy stands in one finding. Savings are per step and at most: `critical.replayed`
+replays them. Copies outside of
 every step are no part of a step's findings. Numbers stand in `thresholds`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -21,7 +21,7 @@ from tb_sol_plugin.metrics.copies.blocking import blocking
 from tb_sol_plugin.metrics.copies.thresholds import DEFAULT, Thresholds
 from tb_sol_plugin.metrics.rules.copies import patterns as P
 from tb_sol_plugin.metrics.rules.copies.context import CopyColumns, CopyContext
-from tb_sol_plugin.metrics.rules.engine import Finding, Rule, combined_ns, ids_of, run
+from tb_sol_plugin.metrics.rules.engine import Finding, Rule, ids_of, run
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import windows_of
 from tb_sol_plugin.model.capture import Capture
@@ -57,11 +57,6 @@ def step_ns(capture: Capture, where: Scope) -> float:
     """Returns the mean length of the steps that savings are counted per; of the whole window where no step was recorded."""
     windows, rows = windows_of(capture, where)
     return iv.length(windows) / max(len(rows), 1)
-
-
-def together_ns(capture: Capture, where: Scope, found: Sequence[Finding]) -> int:
-    """Returns what some findings could save together per step, at most."""
-    return combined_ns(found, max(len(windows_of(capture, where)[1]), 1))
 
 
 def rules_off(capture: Capture, where: Scope) -> str:

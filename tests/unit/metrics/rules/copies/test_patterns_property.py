@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin.metrics.copies import records
-from tb_sol_plugin.metrics.rules.copies import step_ns, together_ns
+from tb_sol_plugin.metrics.rules.copies import step_ns
 from tb_sol_plugin.metrics.rules.engine import combined_ns, to_report
 from tb_sol_plugin.metrics.rules.time import time_findings
 from tb_sol_plugin.metrics.time.scope import scope
-from tb_sol_plugin.metrics.time.waterfall import waterfall
+from tb_sol_plugin.metrics.time.waterfall import waterfall, windows_of
 from tb_sol_plugin.model.query import Query
 from tests.support.copy_findings import findings_of
 from tests.support.findings import assert_disjoint
@@ -63,8 +63,9 @@ def test_findings_stay_within_the_step(copies: list[tuple], kernels: list[tuple[
     for f in got:
         assert 0 < f.saving <= step and to_report(f, pages=(), step_ns=step).share is not None
         assert len(f.rows) and len(np.unique(f.rows)) == len(f.rows) and f.rows.min() >= 0 and f.rows.max() < count
-    assert together_ns(c, where, got) <= min(sum(f.saving for f in got), step)
-    assert not got or together_ns(c, where, got) >= max(f.saving for f in got) - 1
+    together = combined_ns(got, max(len(windows_of(c, where)[1]), 1))
+    assert together <= min(sum(f.saving for f in got), step)
+    assert not got or together >= max(f.saving for f in got) - 1
     # AND in the list of what to fix they share the step with all other findings
     fall = waterfall(c, where)
     everything = time_findings(c, where, fall)
