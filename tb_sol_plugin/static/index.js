@@ -383,9 +383,12 @@ function nameOf$1(url) {
 	const kept = query.split("&").filter(Boolean).map((part) => part.split("=", 2).map(decodeURIComponent)).filter(([name, value]) => value && !WHERE.has(name)).map(([name, value]) => `${name}=${value}`).sort();
 	return [decodeURIComponent(path), ...kept].join("\n");
 }
+var nameIn = (url) => alone ? nameOf$1(url.split("?", 1)[0]) : nameOf$1(url);
+/** Whether a saved page holds the answer of an address; a live page holds all. */
+var holds = (url) => !inFile || Object.hasOwn(saved.answers, nameIn(url));
 /** The answer of an address, or why there is none. */
 function savedAnswer(url) {
-	const name = alone ? nameOf$1(url.split("?", 1)[0]) : nameOf$1(url);
+	const name = nameIn(url);
 	if (Object.hasOwn(saved.answers, name)) return { value: saved.answers[name] };
 	return { error: {
 		code: NOT_IN_FILE,
@@ -1370,6 +1373,18 @@ var getTimelineNames = (at, fp, signal) => get(timelineAddress("names", at, { fp
 var getEvent = (at, query, signal) => get(timelineAddress("event", at, query), signal);
 var getEvents = (at, query, signal) => get(timelineAddress("events", at, query), signal);
 var getFlows = (at, query, signal) => get(timelineAddress("flows", at, query), signal);
+var PATH = { kind: "path" };
+/** Whether the critical path can be had: a saved page may hold none. */
+var hasPath = () => holds(timelineAddress("flows", {
+	run: "",
+	workers: [],
+	spans: []
+}, PATH));
+/** The critical path inside of a window; of a saved page all that it has. */
+var getPath = (at, query, signal) => getFlows(at, inFile ? PATH : {
+	...PATH,
+	...query
+}, signal);
 var getHits = (at, query, signal) => get(timelineAddress("search", at, query), signal);
 async function bytes(url, init) {
 	const reply = await reach(url, init);
@@ -11524,6 +11539,8 @@ var PathModel = class {
 	from;
 	on = y$1(false);
 	flows = y$1([]);
+	/** whether there is one to draw: a saved page may hold none */
+	there = hasPath();
 	asked = null;
 	ask = new AbortController();
 	timer = 0;
@@ -11535,8 +11552,8 @@ var PathModel = class {
 		const end = x$1(() => {
 			const view = this.from.view();
 			window.clearTimeout(this.timer);
-			if (!this.on.value || !this.from.ready()) return this.forget();
-			if (!covers(this.asked, view)) this.timer = window.setTimeout(() => void this.load(view), REST);
+			if (!this.on.value || !this.there || !this.from.ready()) return this.forget();
+			if (inFile ? !this.asked : !covers(this.asked, view)) this.timer = window.setTimeout(() => void this.load(view), REST);
 		});
 		return () => {
 			end();
@@ -11556,8 +11573,7 @@ var PathModel = class {
 		const length = view.end - view.start;
 		const [start, end] = [Math.floor(view.start - length), Math.ceil(view.end + length)];
 		try {
-			const found = await getFlows(this.from.at(), {
-				kind: "path",
+			const found = await getPath(this.from.at(), {
 				start_ns: start,
 				end_ns: end
 			}, stop);
@@ -11694,7 +11710,7 @@ var TimelineModel = class {
 	path = new PathModel({
 		at: () => this.at,
 		view: () => this.window.value,
-		ready: () => !!this.shape.value && !inFile,
+		ready: () => !!this.shape.value,
 		failed: (error) => this.failed(error)
 	});
 	cache = new TileCache(0);
@@ -14190,8 +14206,8 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }) {
 						type: "button",
 						class: `button ${model.path.on.value ? "on" : ""}`,
 						"aria-pressed": model.path.on.value,
-						disabled: inFile,
-						"data-tip": inFile ? LIVE : "The critical path of each step: what holds its end, back to its start",
+						disabled: !model.path.there,
+						"data-tip": !model.path.there ? LIVE : "The critical path of each step: what holds its end, back to its start",
 						onClick: () => model.togglePath(),
 						children: "Path"
 					}),

@@ -106,6 +106,8 @@ def html_file(
     if timelines and (saved := saved_timeline(shown, _window(min(timelines, key=lambda one: one[0])[1]))):
         answers[name_of("api/v1/timeline", {})] = msgspec.Raw(saved.shape)
         answers[name_of("api/v1/timeline/names", {"fp": FINGERPRINT})] = msgspec.Raw(saved.names)
+        if saved.path:
+            answers[name_of("api/v1/timeline/flows", {"kind": "path"})] = msgspec.Raw(saved.path)
         tiles = saved.tiles
     there = {page.item.name for page in chosen}
     limits = {"device_limits": device} if device else {}

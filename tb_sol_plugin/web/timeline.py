@@ -369,7 +369,7 @@ def event() -> Response:
         raise NotFound(f"track {track} has no events", hint="choose a thread or a stream", field="track")
     worker, _ = w.worker_of(track)
     found = detail(one, number, limits_asked())
-    (shape,) = _events(w, worker, [number])
+    (shape,) = events_shown(w, worker, [number])
     name = one.events.names.text[int(one.events.name_ids(np.array([number], np.uint32))[0])]
     children = shapes.ChildrenShape(found.children, [shapes.ChildShape(short(text), n, ns) for text, n, ns in found.child_names])
     flows, count = _flows(w, worker, links.of_event(one, number), 100)
@@ -378,7 +378,7 @@ def event() -> Response:
             shapes.DetailShape(
                 shape.track, shape.lane, number, name, shape.category, shape.start_ns, shape.duration_ns, found.self_ns, found.depth,
                 exact, [shapes.FieldShape(f.label, f.value, f.unit, f.mark) for f in found.fields], found.arguments,
-                _events(w, worker, found.parents),
+                events_shown(w, worker, found.parents),
                 children, flows, count, found.links,
             )
         ),
@@ -387,7 +387,8 @@ def event() -> Response:
     )  # fmt: skip
 
 
-def _events(w: Workers, worker: int, ids: list[int]) -> list[shapes.EventShape]:
+def events_shown(w: Workers, worker: int, ids: list[int]) -> list[shapes.EventShape]:
+    """Returns what the page knows of some events of a worker, by their ids."""
     one, offset = w.timelines[worker], w.alignment[worker].offset_ns
     found = np.array(ids, np.uint32)
     start, duration = one.events.times(found)
@@ -414,7 +415,7 @@ def events() -> Response:
     found, _, _, _ = find.listed(one, local, lane, begin - offset, end - offset)
     page = found[after : after + limit]
     worker, _ = w.worker_of(track)
-    out = _events(w, worker, page.tolist())
+    out = events_shown(w, worker, page.tolist())
     host, parent = one.events.base("device"), one.capture.host["parent"].to_numpy()
     for item in out:
         item.parent = int(parent[item.event]) if item.event < host else -1
@@ -447,7 +448,7 @@ def search() -> Response:
         total += found.total
         histogram += found.histogram
         tracks += [shapes.TrackCount(w.number(worker, t), n) for t, n in found.per_track]
-        hits += _events(w, worker, found.event.tolist())
+        hits += events_shown(w, worker, found.event.tolist())
     hits.sort(key=lambda hit: hit.start_ns, reverse=direction == "previous")
     return reply(pack_json(shapes.HitsShape(total, tracks, histogram.tolist(), hits[:limit])), request)
 
@@ -462,7 +463,7 @@ def flows() -> Response:
     w = shown().workers
     kind = request.args.get("kind", "")
     if kind == "path":
-        return reply(pack_json(timeline_path.flows(w, *_times(w), MOST_FLOWS, _events)), request)
+        return reply(pack_json(timeline_path.flows(w, *_times(w), MOST_FLOWS, events_shown)), request)
     if kind and kind not in links.KINDS:
         raise BadQuery(f"no kind {kind[:40]!r}", hint=f"choose {', '.join(links.KINDS)} or path", field="kind")
     chosen = [k for k in links.KINDS if k == kind or not kind]
@@ -495,7 +496,7 @@ def _flows(w: Workers, worker: int, pairs: list[links.Pairs], most: int) -> tupl
     out: list[shapes.FlowShape] = []
     for one in pairs:
         best = one.at(np.argsort(-one.latency, kind="stable")[:most])
-        source, target = (_events(w, worker, ids.tolist()) for ids in (best.source, best.target))
+        source, target = (events_shown(w, worker, ids.tolist()) for ids in (best.source, best.target))
         out += [
             shapes.FlowShape(one.kind, _end(a), _end(b), ns) for a, b, ns in zip(source, target, best.latency.tolist(), strict=True)
         ]

@@ -1,4 +1,6 @@
-"""Puts a window of the timeline into a page that is saved as a file: its rows, its names, and its tiles from coarse to fine."""
+"""Puts a window of the timeline into a page that is saved as a file: its rows, its names, the critical path, and its tiles from coarse to
+fine.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from tb_sol_plugin.metrics.timeline.tracks import GROUPS
 from tb_sol_plugin.metrics.timeline.workers import Workers
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables.pyramid import TILE
-from tb_sol_plugin.web import tiles
-from tb_sol_plugin.web.timeline import names_of, shape_of, tiles_made
+from tb_sol_plugin.web import tiles, timeline_path
+from tb_sol_plugin.web.timeline import MOST_FLOWS, events_shown, names_of, shape_of, tiles_made
 
 MOST_BYTES: Final = 3_700_000
 """Bytes of compressed tiles: less than 5 MB of a file's text."""
@@ -26,11 +28,15 @@ FINGERPRINT: Final = "file"
 
 
 class SavedTimeline(NamedTuple):
-    """shape, names: JSON, as the server answers. tiles: answers of one level after the other, each behind its length (uint32)."""
+    """shape, names, path: JSON, as the server answers. tiles: answers of one level after the other, each behind its length (uint32).
+
+    path: the critical path inside of the window, b"" where there is none.
+    """
 
     shape: bytes
     names: bytes
     tiles: bytes
+    path: bytes = b""
 
 
 def saved_timeline(capture: Capture, window: tuple[int, int] | None = None, most: int = MOST_BYTES) -> SavedTimeline | None:
@@ -54,7 +60,17 @@ def saved_timeline(capture: Capture, window: tuple[int, int] | None = None, most
             break
         made.append(len(body).to_bytes(4, "little") + body)
     shape, names = (msgspec.json.encode(one) for one in (shape_of(w, FINGERPRINT, ""), names_of(w)))
-    return SavedTimeline(shape, names, b"".join(made))
+    return SavedTimeline(shape, names, b"".join(made), _path(w, low, high))
+
+
+def _path(w: Workers, low: int, high: int) -> bytes:
+    """Returns the critical path inside of a window as the server answers; without names of events, which the page draws nowhere."""
+    found = timeline_path.flows(w, low, high, MOST_FLOWS, events_shown)
+    if not found.flows:
+        return b""
+    nameless = lambda end: msgspec.structs.replace(end, name="")
+    flows = [msgspec.structs.replace(f, source=nameless(f.source), target=nameless(f.target)) for f in found.flows]
+    return msgspec.json.encode(msgspec.structs.replace(found, flows=flows))
 
 
 def _levels(w: Workers, low: int, high: int) -> Iterator[tuple[int, list[tiles.Block]]]:

@@ -53,6 +53,8 @@ def test_pages_in_chromium(saved: Path, chromium: Any) -> None:
     # AND the timeline is drawn, as finely as it is zoomed to; what is known of an event besides needs a server
     page.click("nav >> text=Timeline")
     page.wait_for_selector(".tl-tally:has-text('events')")
+    page.click("button:has-text('Path')")  # which stands in the file
+    page.wait_for_selector("button[aria-pressed='true']:has-text('Path')")
     before = page.inner_text(".tl-tally")
     page.locator(".tl").focus()
     for _ in range(8):

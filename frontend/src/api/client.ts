@@ -1,6 +1,6 @@
 // The only file that talks to the server, or, in a page that was saved as a file, to what it holds. Every address is relative: path prefixes
 // and proxies work by that.
-import { inFile, savedAnswer, tilesIn } from "./file";
+import { holds, inFile, savedAnswer, tilesIn } from "./file";
 import type { EventDetail, EventPage, Flows, Hits, Names, TimelineShape } from "./timeline";
 import type { Analyses, ErrorBody, Found, Progress, Report, Runs, Summaries, TablePage, Unavailable } from "./types";
 
@@ -142,6 +142,12 @@ export const getTimelineNames = (at: Places, fp: string, signal?: AbortSignal): 
 export const getEvent = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<EventDetail> => get<EventDetail>(timelineAddress("event", at, query), signal);
 export const getEvents = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<EventPage> => get<EventPage>(timelineAddress("events", at, query), signal);
 export const getFlows = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<Flows> => get<Flows>(timelineAddress("flows", at, query), signal);
+
+const PATH = { kind: "path" };
+/** Whether the critical path can be had: a saved page may hold none. */
+export const hasPath = (): boolean => holds(timelineAddress("flows", { run: "", workers: [], spans: [] }, PATH));
+/** The critical path inside of a window; of a saved page all that it has. */
+export const getPath = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<Flows> => getFlows(at, inFile ? PATH : { ...PATH, ...query }, signal);
 export const getHits = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<Hits> => get<Hits>(timelineAddress("search", at, query), signal);
 
 async function bytes(url: string, init: RequestInit): Promise<ArrayBuffer> {

@@ -59,9 +59,14 @@ export function nameOf(url: string): string {
   return [decodeURIComponent(path!), ...kept].join("\n");
 }
 
+const nameIn = (url: string): string => (alone ? nameOf(url.split("?", 1)[0]!) : nameOf(url));
+
+/** Whether a saved page holds the answer of an address; a live page holds all. */
+export const holds = (url: string): boolean => !inFile || Object.hasOwn(saved.answers, nameIn(url));
+
 /** The answer of an address, or why there is none. */
 export function savedAnswer(url: string): { value: unknown } | { error: ErrorBody } {
-  const name = alone ? nameOf(url.split("?", 1)[0]!) : nameOf(url);
+  const name = nameIn(url);
   if (Object.hasOwn(saved.answers, name)) return { value: saved.answers[name] };
   const hint = saved.live ? `Open it in the live page: ${saved.live}` : "Open the recording in the live page: tb-sol serve LOGDIR";
   return { error: { code: NOT_IN_FILE, message: "This view is not in this file.", hint } };

@@ -50,6 +50,12 @@ def test_the_server_gives_out_a_file_with_its_own_answers(shared: FlaskClient) -
     for z, block, body in tiles[:: len(tiles) // 20 + 1]:
         ask = f"/api/v1/timeline/tiles?run=job&worker=rank2&z={z}&i={block['i']}&tracks={block['track']}"
         assert shared.get(ask).data.endswith(body) and body
+    # AND the critical path in the window of the tiles is that of the server, without names, which the page draws nowhere
+    own = answers["api/v1/timeline/flows\nkind=path"]
+    span = f"start_ns=0&end_ns={shape['span_ns']}"
+    path = shared.get(f"/api/v1/timeline/flows?run=job&worker=rank2&kind=path&{span}").json
+    places = lambda flows: [[f[e][n] for e in ("source", "target") for n in ("event", "track", "start_ns", "end_ns")] for f in flows]
+    assert own["flows"] and places(own["flows"]) == places(path["flows"]) and {f["source"]["name"] for f in own["flows"]} == {""}
     # AND what does not fit is refused, an address that is none of a page too
     assert shared.get("/api/v1/export?run=job&form=html&live=javascript:alert(1)").status_code == 400
     assert shared.get("/api/v1/export?run=job&form=html&pages=nothing").status_code == 404

@@ -1,7 +1,7 @@
 // A timeline while it is shown: its tracks, tiles, window and selection, and what happens when these change. One per section.
 import { batch, computed, effect, signal, untracked } from "@preact/signals";
 import * as api from "../../api/client";
-import { inFile, NOT_IN_FILE } from "../../api/file";
+import { NOT_IN_FILE } from "../../api/file";
 import type { EventDetail, Flow, TimelineShape, Track } from "../../api/timeline";
 import type { TimelineSection } from "../../api/types";
 import { changeTimeline, view as address, type How } from "../../state/view";
@@ -99,7 +99,7 @@ export class TimelineModel {
     write: (part, how) => this.write(part, how),
   });
 
-  readonly path = new PathModel({ at: () => this.at, view: () => this.window.value, ready: () => !!this.shape.value && !inFile, failed: (error) => this.failed(error) });
+  readonly path = new PathModel({ at: () => this.at, view: () => this.window.value, ready: () => !!this.shape.value, failed: (error) => this.failed(error) });
 
   cache = new TileCache(0);
   private loader: Loader | null = null;

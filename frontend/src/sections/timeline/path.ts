@@ -1,7 +1,8 @@
 // The critical path on the rows: a bar where it runs on a thread or stream, and an arrow wherever it goes to another one.
 import { effect, signal } from "@preact/signals";
 import type { Places } from "../../api/client";
-import { getFlows } from "../../api/client";
+import { getPath, hasPath } from "../../api/client";
+import { inFile } from "../../api/file";
 import type { Flow, FlowEnd } from "../../api/timeline";
 import type { Span } from "./viewport";
 
@@ -36,6 +37,8 @@ export interface PathSource {
 export class PathModel {
   readonly on = signal(false);
   readonly flows = signal<readonly Flow[]>([]);
+  /** whether there is one to draw: a saved page may hold none */
+  readonly there = hasPath();
   private asked: Span | null = null;
   private ask = new AbortController();
   private timer = 0;
@@ -47,8 +50,8 @@ export class PathModel {
     const end = effect(() => {
       const view = this.from.view();
       window.clearTimeout(this.timer);
-      if (!this.on.value || !this.from.ready()) return this.forget();
-      if (!covers(this.asked, view)) this.timer = window.setTimeout(() => void this.load(view), REST);
+      if (!this.on.value || !this.there || !this.from.ready()) return this.forget();
+      if (inFile ? !this.asked : !covers(this.asked, view)) this.timer = window.setTimeout(() => void this.load(view), REST);
     });
     return () => {
       end();
@@ -70,7 +73,7 @@ export class PathModel {
     const length = view.end - view.start;
     const [start, end] = [Math.floor(view.start - length), Math.ceil(view.end + length)];
     try {
-      const found = await getFlows(this.from.at(), { kind: "path", start_ns: start, end_ns: end }, stop);
+      const found = await getPath(this.from.at(), { start_ns: start, end_ns: end }, stop);
       if (stop.aborted) return;
       this.asked = { start, end };
       this.flows.value = found.flows;

@@ -183,7 +183,7 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }: ToolsProp
         <button type="button" class="ghost" aria-label="Forward" data-tip="Forward (Alt + →)" onClick={() => model.history(1)}><Icon name="right" /></button>
         <button type="button" class="button" data-tip="Zoom to the selection; again: fill the view. Without one: the step" onClick={() => model.fit()}>Fit <kbd>F</kbd></button>
         <button type="button" class="button" data-tip="The whole recording" onClick={() => model.everything()}>All <kbd>0</kbd></button>
-        <button type="button" class={`button ${model.path.on.value ? "on" : ""}`} aria-pressed={model.path.on.value} disabled={inFile} data-tip={inFile ? LIVE : "The critical path of each step: what holds its end, back to its start"} onClick={() => model.togglePath()}>Path</button>
+        <button type="button" class={`button ${model.path.on.value ? "on" : ""}`} aria-pressed={model.path.on.value} disabled={!model.path.there} data-tip={!model.path.there ? LIVE : "The critical path of each step: what holds its end, back to its start"} onClick={() => model.togglePath()}>Path</button>
         <button type="button" class={`button ${table ? "on" : ""}`} aria-pressed={table} disabled={inFile} data-tip={inFile ? LIVE : "The events in view as a table (L)"} onClick={onTable}>Table</button>
         {!inFile && <TraceFile model={model} />}
         <More model={model} onHelp={onHelp} />
