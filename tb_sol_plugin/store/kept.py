@@ -83,6 +83,11 @@ class KeptFiles:
             return False
         return True
 
+    def remove(self, key: str) -> None:
+        """Forget what was saved under a key."""
+        if self.directory is not None:
+            _remove(str(self._path(key)))
+
     def evict(self) -> int:
         """Remove the files used longest ago until the limit holds, and what broken writers left. Returns how many."""
         found: list[tuple[float, int, str]] = []

@@ -29,6 +29,7 @@ from tb_sol_plugin.store.kept import KeptFiles
 from tb_sol_plugin.store.load import SETTLE_SECONDS, State, open_here
 from tb_sol_plugin.store.names import rank_in
 from tb_sol_plugin.store.options import Memo, StoreOptions, cache_directory
+from tb_sol_plugin.store.run_index import FEWEST, IndexedRank, RunIndexes, index_name
 
 P = TypeVar("P", bound=msgspec.Struct)
 
@@ -283,6 +284,10 @@ class PartialResults:
     ) -> None:
         self._options = options
         self._files = files
+        directory = files.directory
+        self._indexes = RunIndexes(directory.parent if directory is not None else None, options.cache_bytes)
+        self._indexed: dict[str, str] = {}
+        """Keys of reductions that stand in the index of their run, and its name."""
         self._executor = executor
         self._state = state
         self._on_disk: set[str] = set()
@@ -303,7 +308,8 @@ class PartialResults:
         until = time.monotonic() + wait
         with self._news:
             unknown = [w for w in wanted if not self._known(w.key) and w.key not in self._queue]
-        on_disk = {w.key: body for w in unknown if (body := self._files.load(w.key)) is not None}
+        on_disk = self._from_indexes(unknown)
+        on_disk |= {w.key: body for w in unknown if w.key not in on_disk and (body := self._files.load(w.key)) is not None}
         absent = [w for w in unknown if w.key not in on_disk]
         absent.sort(key=lambda w: self._state(w.recording)[0] != "ready")  # what was opened before takes no time
         with self._news:
@@ -317,9 +323,46 @@ class PartialResults:
                 self._requested |= dict.fromkeys((w.recording.run for w in wanted), time.monotonic())
                 self._pump()
                 left = until - time.monotonic()
-                if left <= 0 or all(self._there(w.key) or w.key in self._errors or self._older(w) for w in wanted):
-                    return [self._answer(w) for w in wanted]
+                complete = all(self._there(w.key) or w.key in self._errors or self._older(w) for w in wanted)
+                if left <= 0 or complete:
+                    out = [self._answer(w) for w in wanted]
+                    break
                 self._news.wait(min(left, 1.0))
+        if complete:
+            self._index(wanted)
+        return out
+
+    def _from_indexes(self, wanted: Sequence[WantedReduction]) -> dict[str, bytes]:
+        """Returns the encoded reductions that stand in indexes of runs, by their keys."""
+        by_name: dict[str, list[str]] = {}
+        for one in wanted:
+            by_name.setdefault(_index_of(one), []).append(one.key)
+        found: dict[str, bytes] = {}
+        for name, keys in by_name.items():
+            there = self._indexes.load(name, keys)
+            found |= there
+            with self._news:
+                self._indexed |= dict.fromkeys(there, name)
+        return found
+
+    def _index(self, wanted: Sequence[WantedReduction]) -> None:
+        """Writes ranks that have files of their own as one file, where they are many; their own files go. What grows keeps its own."""
+        by_name: dict[str, list[WantedReduction]] = {}
+        for one in wanted:
+            if one.recording.kind != SOL_CAPTURE and one.key in self._on_disk:
+                by_name.setdefault(_index_of(one), []).append(one)
+        for name, own in by_name.items():
+            if sum(one.key not in self._indexed for one in own) < FEWEST:
+                continue
+            bodies = [(one, self.body(one.key)) for one in own]
+            ranks = [IndexedRank(w.recording.worker, w.recording.span, w.recording.file, w.key, b) for w, b in bodies if b is not None]
+            there = self._indexes.add(name, ranks)
+            with self._news:
+                self._indexed |= dict.fromkeys(there, name)
+            for rank in ranks:
+                if rank.key in there:
+                    self._files.remove(rank.key)
+            self._indexes.evict()
 
     def made(self, wanted: Sequence[WantedReduction]) -> bool:
         """Whether all of them are there. Makes none."""
@@ -339,10 +382,12 @@ class PartialResults:
             only = self._only_here.get(key)
         found = only[1] if only is not None else self._kept.peek(key)
         if found is None:
-            found = self._files.load(key)
+            name = self._indexed.get(key)
+            found = self._indexes.load(name, [key]).get(key) if name is not None else self._files.load(key)
             with self._news:
                 if found is None:
                     self._on_disk.discard(key)
+                    self._indexed.pop(key, None)
                 else:
                     self._kept.put(key, found)
         return found
@@ -408,6 +453,7 @@ class PartialResults:
         """Remember a reduction that is on disk."""
         if len(self._on_disk) > MOST_NAMES:
             self._on_disk.clear()
+            self._indexed.clear()
         self._on_disk.add(wanted.key)
         self._kept.put(wanted.key, body)
 
@@ -474,6 +520,12 @@ class PartialResults:
                 self._files.evict()
             self._pump()
             self._news.notify_all()
+
+
+def _index_of(wanted: WantedReduction) -> str:
+    """Returns the name of the index that a reduction stands in."""
+    path = wanted.recording.path
+    return index_name(wanted.recording.run, path[: path.rfind("/") + 1], f"{wanted.reducer.key}-{wanted.devices.fingerprint}")
 
 
 def _at_once(executor: Executor) -> int:
