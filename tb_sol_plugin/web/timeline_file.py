@@ -68,8 +68,10 @@ def _path(w: Workers, low: int, high: int) -> bytes:
     found = timeline_path.flows(w, low, high, MOST_FLOWS, events_shown)
     if not found.flows:
         return b""
-    nameless = lambda end: msgspec.structs.replace(end, name="")
-    flows = [msgspec.structs.replace(f, source=nameless(f.source), target=nameless(f.target)) for f in found.flows]
+    flows = [
+        msgspec.structs.replace(f, source=msgspec.structs.replace(f.source, name=""), target=msgspec.structs.replace(f.target, name=""))
+        for f in found.flows
+    ]
     return msgspec.json.encode(msgspec.structs.replace(found, flows=flows))
 
 
