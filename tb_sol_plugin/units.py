@@ -134,8 +134,9 @@ def signed(value: float, unit: str) -> str:
 
 
 def signed_percent(part: float) -> str:
-    """Returns a change as a part of something with its sign: `+3.1 %`."""
-    return f"{'+' if part > 0 else MINUS if part < 0 else ''}{number(100 * abs(part), 1)} %"
+    """Returns a change as a part of something with its sign: `+3.1 %`; what rounds to 0 has none."""
+    sign = "" if abs(100 * part) < 0.05 else "+" if part > 0 else MINUS
+    return f"{sign}{number(100 * abs(part), 1)}{NARROW}%"
 
 
 def how_many(count: int, one: str, many: str = "") -> str:

@@ -153,6 +153,18 @@ describe("columns in their room", () => {
     expect(widths[2]!).toBeLessThan(columns[2]!.width);
   });
 
+  test("GIVEN a table that does not fit however narrow its columns are THEN names at its begin can be told apart, and it scrolls beside them", () => {
+    const numbers = Array.from({ length: 6 }, (_, i) => `n${i}`);
+    const s: TableSection = {
+      kind: "table", id: "m", title: "M", columns: [{ name: "metric", label: "Metric", show: "text" }, ...numbers.map((name) => ({ name, label: "Change", unit: "ns" }))],
+      data: { metric: ["Exposed communication"], ...Object.fromEntries(numbers.map((n) => [n, [1_000_000]])) },
+    };
+    const columns = columnsFor(s, emptyTable(), 360);
+    const { widths } = fit(columns, 360);
+    expect(widths[0]!).toBe(170);
+    expect(widths.reduce((a, b) => a + b, 0)).toBeGreaterThan(360);
+  });
+
   test("GIVEN a column that is sorted, and one at the edge WHEN laid out THEN their headings have room for the arrow and the edge", () => {
     const s: TableSection = { ...wide, columns: [{ name: "n0", label: "Reserved at most" }, { name: "n1", label: "Reserved at most" }, { name: "n2", label: "Reserved at most" }, { name: "n3", label: "Reserved at most" }] };
     const of = (sort: string): number[] => columnsFor({ ...s, sort: { column: sort } }, emptyTable(), 2000).map((l) => Math.round(l.width));

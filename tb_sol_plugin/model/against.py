@@ -54,17 +54,15 @@ ROWS_BY: Final = {"kernels": ("kernel", "short_name"), "operators": ("operator",
 """Tables, each on the page of its name, whose rows a comparison of steps judges: by which grouping, and the column that names them."""
 METRICS_OF: Final = {
     "gpu_breakdown": ("device_busy", "idle", "exposed_communication", "exposed_memcpy"), "idle": ("idle", "syncs"),
-    "steps": ("host_time", "device_busy", "dataloader"), "overview": ("device_busy", "idle", "launches", "syncs"),
-    "kernels": ("kernel_time", "launches"), "operators": ("host_time", "kernel_time", "launches"), "roofline": ("kernel_time",),
+    "steps": ("host_time", "device_busy", "dataloader", "mfu"), "overview": ("efficiency", "device_busy", "idle", "syncs"),
+    "kernels": ("kernel_time", "launches"), "operators": ("host_time", "kernel_time", "launches"),
+    "roofline": ("efficiency", "mfu", "kernel_time"),
     "launches": ("launches", "syncs", "host_time"), "memcpy": ("exposed_memcpy", "copied_bytes"), "critical_path": ("device_busy", "idle"),
     "memory": ("peak_memory", "allocations"), "phases": ("host_time", "kernel_time"), "modules": ("host_time", "kernel_time"),
 }  # fmt: skip
 """Numbers of a step that a page is about."""
 JUDGED: Final = "of its time per step: worse, better: more than noise; same: alike; inconclusive: within the noise; unknown: too few steps"
-WORDS: Final = (
-    (("worse", "better"), "Changed"), (("same",), "Unchanged"), (("inconclusive",), "Within the noise"),
-    (("unknown",), "Too few steps to tell"),
-)  # fmt: skip
+OUTCOME: Final = "slower, faster, more, less: more than noise; no change: within 1 %; no change shown: the difference is within the noise"
 Array: TypeAlias = "npt.NDArray[np.int64] | npt.NDArray[np.float64]"
 
 
@@ -169,30 +167,39 @@ def _figures(here: FigureSection, base: FigureSection, names: tuple[str, str]) -
 # -- Verdicts ----------------------------------------------------------------------------------------------------------
 
 
-def metrics_line(change: Report, page: str) -> str:
-    """Returns which numbers of a step that a page is about changed, which did not, and what cannot be told; "" where it is about none."""
+def verdict_row(change: Report, page: str, name: str) -> FactsSection | None:
+    """Returns whether the step, and each number of it that a page is about, is more or less than in the baseline, and how sure that is.
+
+    change: the comparison of the steps of both; None where it has no numbers. name: of the baseline.
+    """
     found = next((s for s in change.sections if isinstance(s, TableSection) and s.id == "metrics"), None)
-    wanted = METRICS_OF.get(page, ())
-    if found is None or not wanted:
-        return ""
-    rows = {name: i for i, name in enumerate(found.data["name"])}
-    out = []
-    for verdicts, word in WORDS:
-        own = [i for i in (rows[name] for name in wanted if name in rows) if found.data["verdict"][i] in verdicts]
-        if own:
-            out.append(f"{word}: {', '.join(_metric(found, i) for i in own)}.")
-    return " ".join(out)
+    if found is None:
+        return None
+    rows = {str(metric): i for i, metric in enumerate(found.data["name"])}
+    own = {metric: rows[metric] for metric in ("step_time", *METRICS_OF.get(page, ())) if metric in rows}
+    facts = {f"verdict_{metric}": i for metric, i in own.items()}
+    return FactsSection(
+        id="verdict", title=f"Against {name}", style="tiles", subtitle="medians over the steps of both",
+        values={fact: _outcome(found, i) for fact, i in facts.items()},
+        labels={fact: str(found.data["metric"][i]) for fact, i in facts.items()},
+        notes={fact: _how_sure(found, i) for fact, i in facts.items()}, docs=dict.fromkeys(facts, OUTCOME),
+    )  # fmt: skip
 
 
-def _metric(found: TableSection, i: int) -> str:
-    """Returns a number of a step with its change, and how sure that is."""
-    label, change, low, high = (found.data[c][i] for c in ("metric", "change", "low", "high"))
-    text = str(label).lower()
-    if not isinstance(change, float) or not change:
-        return text
-    text += f" {signed_percent(change)}"
+def _outcome(found: TableSection, i: int) -> str:
+    """Returns `slower, +8.0 %`, or `no change shown`."""
+    outcome, change, verdict = (found.data[c][i] for c in ("outcome", "change", "verdict"))
+    if verdict not in ("worse", "better") or not isinstance(change, float):
+        return str(outcome)
+    return f"{outcome}, {signed_percent(change)}"
+
+
+def _how_sure(found: TableSection, i: int) -> str:
+    """Returns both medians, and the interval of the change where it is known."""
+    low, high, a, b = (found.data[c][i] for c in ("low", "high", "a_text", "b_text"))
+    sizes = f"{a} → {b}"
     known = isinstance(low, float) and isinstance(high, float) and low != high
-    return f"{text} (95 % interval {signed_percent(low)} to {signed_percent(high)})" if known else text  # type: ignore[arg-type]
+    return f"{sizes}; 95 % interval {signed_percent(low)} to {signed_percent(high)}" if known else sizes  # type: ignore[arg-type]
 
 
 def _verdicts(change: Report | None) -> dict[str, tuple[Scalar, Scalar, Scalar]]:

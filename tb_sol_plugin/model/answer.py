@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 import msgspec
 
 from tb_sol_plugin.errors import BadQuery, NotFound, StillLoading, Unavailable
-from tb_sol_plugin.model.against import ROWS_BY, Steps, against, metrics_line, steps_alike
+from tb_sol_plugin.model.against import ROWS_BY, Steps, against, steps_alike, verdict_row
 from tb_sol_plugin.model.query import Query, parse
 from tb_sol_plugin.model.recordings import (
     Compared,
@@ -443,7 +443,9 @@ def from_base(request: AnalysisRequest, source: RecordingSource | None) -> Input
         notices = [*_sentence(changed, request, other), *([Notice(steps.note, "info")] if steps.note else [])]
         if isinstance(theirs, Report):
             found = against(mine, theirs, names, changed)
-            return msgspec.structs.replace(found, notices=[*notices, *found.notices])
+            row = verdict_row(changed, request.name, names[1]) if changed is not None else None
+            sections = [row, *found.sections] if row is not None else found.sections
+            return msgspec.structs.replace(found, notices=[*notices, *found.notices], sections=sections)
         quoted = names[1].replace("`", "'")
         nothing = Notice(f"Nothing of `{quoted}` stands beside it: {theirs.because}.")
         return msgspec.structs.replace(mine, notices=[*notices, nothing, *mine.notices])
@@ -483,15 +485,12 @@ def _change(request: AnalysisRequest, source: RecordingSource) -> Inputs | None:
 
 
 def _sentence(made: Report | None, request: AnalysisRequest, base: Recording) -> list[Notice]:
-    """Returns what changed and why, with the way to all of it, and how sure the numbers are that the page is about; nothing where the
-    recordings do not say.
-    """
+    """Returns what changed and why, with the way to all of it; nothing where the recordings do not say."""
     if made is None or not made.headline:
         return []
-    shown, numbers = request.recording, metrics_line(made, request.name)
+    shown = request.recording
     query = {"run": base.run, "worker": base.worker, "span": base.span, "other_run": shown.run, "other_worker": shown.worker}
-    more = [Notice(numbers, "info")] if numbers else []
-    return [Notice(made.headline, "info", Link(COMPARE, query | {"other_span": shown.span}, "Compare")), *more]
+    return [Notice(made.headline, "info", Link(COMPARE, query | {"other_span": shown.span}, "Compare"))]
 
 
 def _without_other(request: AnalysisRequest) -> Inputs:

@@ -8801,6 +8801,8 @@ var FLOOR = {
 /** px that the first column of names gets before further columns are shown. */
 var READABLE = 280;
 var LEAST_BAR = 30;
+/** px that names in the first column keep in a table that does not fit however narrow they are: it scrolls beside them. */
+var BESIDE$1 = 170;
 /** part of a name's floor that is left where even headings on two lines do not fit */
 var SQUEEZED = .7;
 var SAMPLE = 400;
@@ -8940,7 +8942,8 @@ function widthOf(s, c, scale, numeric, head) {
 }
 /**
 * Pixel widths that fill `room`: names and bars give way down to their floors, then headings take two lines (`tall`) and names
-* go somewhat below their floors; what is left over goes to names and bars.
+* go somewhat below their floors; what is left over goes to names and bars. Where all of that is not enough the table
+* scrolls beside its first column, which is then wide enough to tell names apart.
 */
 function fit(columns, room) {
 	const widths = columns.map((c) => c.width);
@@ -8960,9 +8963,10 @@ function fit(columns, room) {
 		const all = heads.reduce((a, b) => a + b, 0);
 		const names = columns.map((c, i) => c.numeric ? 0 : Math.max(0, given[i] - (isWhole(c) ? given[i] : SQUEEZED * floorOf(c))));
 		const rest = names.reduce((a, b) => a + b, 0);
+		const least = (i) => over > all + rest && i === 0 && !columns[0].numeric ? Math.min(widths[0], BESIDE$1) : 0;
 		const [head, name] = [all > 0 ? Math.min(1, over / all) : 0, rest > 0 ? Math.min(1, Math.max(0, over - all) / rest) : 0];
 		return {
-			widths: given.map((w, i) => Math.floor(w - heads[i] * head - names[i] * name)),
+			widths: given.map((w, i) => Math.floor(Math.max(w - heads[i] * head - names[i] * name, least(i)))),
 			tall: all > 0
 		};
 	}

@@ -51,7 +51,9 @@ METRICS: Final = (
     Column("change", "Change", "ratio", "median of B over that of A, less one", missing="0 in A"),
     Column("low", "From", "ratio", "lower end of the 95 % interval of the change", missing=FEW, rank=2),
     Column("high", "To", "ratio", "upper end of the 95 % interval of the change", missing=FEW, rank=2),
-    Column("verdict", "Verdict", doc="worse or better: the interval is without 0; same: within 1 %; unknown: too few steps", show="badge"),
+    Column("verdict", "Verdict", doc="worse or better: the interval is without 0, or there was none before; same: within 1 %; "
+           "unknown: too few steps", show="badge"),
+    Column("outcome", "In words", doc="slower, faster, more, less, no change; no change shown: within the noise", show="text", rank=3),
     Column("a_text", "A", doc="median of A", show="text"),
     Column("b_text", "B", doc="median of B", show="text"),
     Column("detectable", "Detectable", "ratio", "the least change that these steps could have shown", missing=FEW, rank=2),
@@ -101,6 +103,7 @@ HIDDEN: Final = (
     Column("because", "Why the step does not show it", doc="it cancels with others, or runs behind other work", show="text"),
 )
 FACTS: Final = (
+    Fact("outcome", "A step is", "", "slower, faster, no change, no change shown (within the noise), or too few steps to tell"),
     Fact("change", "Step", "ratio", "median step of B over that of A, less one"),
     Fact("low", "", "ratio", "lower end of its 95 % interval"),
     Fact("high", "", "ratio", "upper end of its 95 % interval"),
@@ -127,12 +130,14 @@ def facts(a: Side, b: Side, metrics: Sequence[MetricChange], more: Mapping[str, 
     step = found["step_time"]
     change = step.change
     values: dict[str, Scalar] = {
-        "change": change.change, "device_busy_change": None, "idle_change": None, "launches_change": None,
+        "outcome": step.outcome, "change": change.change, "device_busy_change": None, "idle_change": None, "launches_change": None,
         "detectable": change.detectable if min(change.samples) >= 5 else None, "verdict": step.verdict, "samples_a": change.samples[0],
         "samples_b": change.samples[1], "low": change.low, "high": change.high, "step_ns_a": _whole(change.a),
         "step_ns_b": _whole(change.b),
     }  # fmt: skip
     notes = {}
+    if change.low is not None and change.high is not None and step.verdict != "unknown":
+        notes["outcome"] = f"95 % interval {signed_percent(change.low)} to {signed_percent(change.high)}"
     for metric, fact in (("step_time", "change"), ("device_busy", "device_busy_change"), ("idle", "idle_change"),
                          ("launches", "launches_change")):  # fmt: skip
         one = found.get(metric)
@@ -141,7 +146,8 @@ def facts(a: Side, b: Side, metrics: Sequence[MetricChange], more: Mapping[str, 
             if one.change.a is not None and one.change.b is not None:
                 notes[fact] = f"{text_of(one.change.a, one.unit)} → {text_of(one.change.b, one.unit)}"
     values |= more
-    shown = [n for n in ("change", "device_busy_change", "idle_change", "launches_change", "detectable") if values[n] is not None]
+    tiles = "outcome", "change", "device_busy_change", "idle_change", "launches_change", "detectable"
+    shown = [n for n in tiles if values[n] is not None]
     return make_facts(
         "facts", "Difference", values, (*FACTS, *TREE_FACTS), style="tiles", notes=notes, hidden=[n for n in values if n not in shown],
         subtitle=f"{b.name} less {a.name}",
@@ -160,7 +166,8 @@ def metrics_table(a: Side, b: Side, metrics: Sequence[MetricChange]) -> TableSec
         "metric": [KNOWN[m.name].label for m in metrics], "change": [m.change.change for m in metrics],
         "low": [None if m.name in few else m.change.low for m in metrics],
         "high": [None if m.name in few else m.change.high for m in metrics],
-        "verdict": [m.verdict for m in metrics], "a_text": [_text(m.change.a, m.unit) for m in metrics],
+        "verdict": [m.verdict for m in metrics], "outcome": [m.outcome for m in metrics],
+        "a_text": [_text(m.change.a, m.unit) for m in metrics],
         "b_text": [_text(m.change.b, m.unit) for m in metrics],
         "detectable": [None if m.name in few else known[m.name].detectable for m in metrics], "a": [m.change.a for m in metrics],
         "b": [m.change.b for m in metrics], "name": [m.name for m in metrics],

@@ -13,7 +13,7 @@ import numpy as np
 from tb_sol_plugin.metrics.compare import change as C
 from tb_sol_plugin.metrics.compare.change import Change, Values, Verdict
 from tb_sol_plugin.metrics.compare.matching import Named, renamed
-from tb_sol_plugin.metrics.compare.samples import BETWEEN, LAUNCH, METRICS, OTHER, PARTS, Grouping, Samples, per_step
+from tb_sol_plugin.metrics.compare.samples import BETWEEN, LAUNCH, METRICS, OTHER, PARTS, Grouping, Metric, Samples, per_step
 from tb_sol_plugin.tables.arrays import Floats, Ints
 
 Match = Literal["same", "renamed", "only_a", "only_b"]
@@ -94,6 +94,15 @@ class MetricChange:
     def unit(self) -> str:
         return METRICS[self.name].unit
 
+    @property
+    def outcome(self) -> str:
+        """The verdict in words: slower or faster, more or less, lower or higher, no change, no change shown, too few steps to tell."""
+        worse, better = ("lower", "higher") if METRICS[self.name].of else ("more", "less")
+        if self.name == "step_time":
+            worse, better = "slower", "faster"
+        words = {"worse": worse, "better": better, "same": "no change", "inconclusive": "no change shown"}
+        return words.get(self.verdict, "too few steps to tell")
+
 
 def metrics_of(a: Side, b: Side, *, floor: float = C.RUN_NOISE, between: Mapping[str, float] | None = None) -> list[MetricChange]:
     """Returns every metric that both sides know. between: noise from run to run per metric, where a history shows it."""
@@ -104,8 +113,19 @@ def metrics_of(a: Side, b: Side, *, floor: float = C.RUN_NOISE, between: Mapping
             continue
         found = changed(name, ours, theirs, (a, b), floor=floor, between=(between or {}).get(name))
         judged = C.turned(found) if metric.of else found  # of rates more is better
-        out.append(MetricChange(name, found, C.seen(judged, least=1 if metric.exact else C.LEAST_STEPS)))
+        verdict = C.seen(judged, least=1 if metric.exact else C.LEAST_STEPS)
+        if found.a == 0 and found.b and _is_new(metric, ours, theirs):
+            verdict = "better" if metric.of else "worse"
+        out.append(MetricChange(name, found, verdict))
     return out
+
+
+def _is_new(metric: Metric, ours: Sequence[Values], theirs: Sequence[Values]) -> bool:
+    """Whether B has what A has none of, beyond noise: a change from nothing is no part of anything, so it has no interval."""
+    if metric.exact:
+        return True
+    a, b = np.concatenate(ours), np.concatenate(theirs)
+    return min(len(a), len(b)) >= C.LEAST_STEPS and float(np.percentile(b, 5)) > float(np.percentile(a, 95))
 
 
 def changed(

@@ -23,6 +23,8 @@ const FLOOR: Record<string, number> = { tree: 240, symbol: 210, code: 210, shape
 /** px that the first column of names gets before further columns are shown. */
 const READABLE = 280;
 const LEAST_BAR = 30;
+/** px that names in the first column keep in a table that does not fit however narrow they are: it scrolls beside them. */
+const BESIDE = 170;
 /** part of a name's floor that is left where even headings on two lines do not fit */
 const SQUEEZED = 0.7;
 const SAMPLE = 400;
@@ -157,7 +159,8 @@ function widthOf(s: TableSection, c: Column, scale: ColumnScale, numeric: boolea
 
 /**
  * Pixel widths that fill `room`: names and bars give way down to their floors, then headings take two lines (`tall`) and names
- * go somewhat below their floors; what is left over goes to names and bars.
+ * go somewhat below their floors; what is left over goes to names and bars. Where all of that is not enough the table
+ * scrolls beside its first column, which is then wide enough to tell names apart.
  */
 export function fit(columns: readonly ColumnLayout[], room: number): { widths: number[]; tall: boolean } {
   const widths = columns.map((c) => c.width);
@@ -174,8 +177,9 @@ export function fit(columns: readonly ColumnLayout[], room: number): { widths: n
     const all = heads.reduce((a, b) => a + b, 0);
     const names = columns.map((c, i) => (c.numeric ? 0 : Math.max(0, given[i]! - (isWhole(c) ? given[i]! : SQUEEZED * floorOf(c)))));
     const rest = names.reduce((a, b) => a + b, 0);
+    const least = (i: number): number => (over > all + rest && i === 0 && !columns[0]!.numeric ? Math.min(widths[0]!, BESIDE) : 0);
     const [head, name] = [all > 0 ? Math.min(1, over / all) : 0, rest > 0 ? Math.min(1, Math.max(0, over - all) / rest) : 0];
-    return { widths: given.map((w, i) => Math.floor(w - heads[i]! * head - names[i]! * name)), tall: all > 0 };
+    return { widths: given.map((w, i) => Math.floor(Math.max(w - heads[i]! * head - names[i]! * name, least(i)))), tall: all > 0 };
   }
   const want = columns.map((c, i) => (i === 0 ? 3 : hasBar(c.column) ? 2 : c.numeric ? 1 : 1.5) * widths[i]!);
   const sum = want.reduce((a, b) => a + b, 0) || 1;

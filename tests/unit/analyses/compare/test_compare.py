@@ -9,7 +9,7 @@ import pytest
 import tb_sol_plugin as sol
 from tb_sol_plugin.cli.command import main
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.model.report import FigureSection, FindingsSection, Report, TableSection, UnavailableReport
+from tb_sol_plugin.model.report import FactsSection, FigureSection, FindingsSection, Report, TableSection, UnavailableReport
 from tests.conftest import ROOT
 from tests.support.compared import Job, trace
 
@@ -133,12 +133,17 @@ def test_any_page_against_a_baseline(logdir: Path, capsys: pytest.CaptureFixture
     verdicts = rows.set_index("name")["total_ns_verdict"].to_dict()
     assert verdicts["gelu_kernel"] == "worse" and "worse" not in {v for n, v in verdicts.items() if n != "gelu_kernel"}
     assert rows["total_ns_low"].iloc[0] < 360_000 < rows["total_ns_high"].iloc[0]
-    assert found.notices[1].text.startswith("Changed: kernels +") and "95 % interval" in found.notices[1].text
-    assert found.notices[1].text.endswith("Unchanged: device events.")
+    row = found.sections[0]
+    assert isinstance(row, FactsSection) and row.title == "Against base" and list(row.labels.values()) == ["Step", "Kernels", "Device events"]
+    assert str(row.values["verdict_step_time"]).startswith("slower, +") and str(row.values["verdict_kernel_time"]).startswith("more, +")
+    assert row.values["verdict_launches"] == "no change" and "95 % interval" in row.notes["verdict_kernel_time"]
+    # AND of a run that is like the base that no change is shown, of one of two steps that these are too few
+    same, few = (sol.open(str(logdir), run=n, cache=False).analyze("idle", against="base").facts for n in ("again", "short"))  # type: ignore[union-attr]
+    assert same["verdict_step_time"] in ("no change", "no change shown") and few["verdict_step_time"] == "too few steps to tell"
     # AND a run of two steps is set against the last two of the other, by its path as by its name
     path = str(logdir / "base" / NAME)
     short = sol.open(str(logdir), run="short", cache=False).analyze("operators", against=path)
-    assert isinstance(short, Report) and "1–2 of short and 11–12 of " in short.notices[2].text
+    assert isinstance(short, Report) and "1–2 of short and 11–12 of " in short.notices[1].text
     assert short.table("operators").set_index("id").loc["aten::gelu", "calls_delta"] == 0
     # AND the terminal says the same as a notebook; a page that compares by itself takes no baseline
     assert main(["analyze", "kernels", str(logdir), "--run", "slow", "--against", "base", "--format", "csv", "--no-cache"]) == 0

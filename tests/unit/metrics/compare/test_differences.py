@@ -148,6 +148,15 @@ def test_a_recording_against_itself() -> None:
     assert {m.verdict for m in metrics_of(BASE, BASE)} <= {"same", "inconclusive"}
 
 
+def test_what_was_not_there_before_is_more() -> None:
+    # GIVEN blocking calls and exposed communication of which A has none THEN they are more, though a change from nothing is no part of it
+    found = {m.name: m for m in metrics_of(BASE, planted(syncs=3, reduce_us=400, reduce_behind=False))}
+    assert [(found[n].change.change, found[n].verdict, found[n].outcome) for n in ("syncs", "exposed_communication")] == [(None, "worse", "more")] * 2
+    # AND what neither has is the same, and what went is less
+    back = {m.name: m for m in metrics_of(planted(syncs=3), BASE)}
+    assert back["exposed_communication"].outcome == "no change" and (back["syncs"].change.change, back["syncs"].outcome) == (-1.0, "less")
+
+
 def test_two_recordings_of_the_same_job_have_no_cause() -> None:
     for seed in range(2, 6):
         falls, _, causes = compared(BASE, planted(seed))
