@@ -28,7 +28,7 @@ class Inside:
 
     parent: Rows
     last: Rows
-    at: Ints
+    at: Rows
     before: Ints
 
 
@@ -71,7 +71,7 @@ class Sums:
             own_kernel(of[0], of[2], of[3], fixed(inside.parent, np.int32), begin, end, own)
         add_own_kernel(of[1], fixed(own, np.int64), self._all)
         if inside is not None and len(inside.at):
-            add_amount_kernel(*of[:2], fixed(inside.last, np.int32), fixed(inside.at, np.int64), fixed(inside.before, np.int64), self._all)
+            add_amount_kernel(*of[:2], fixed(inside.last, np.int32), fixed(inside.at, np.int32), fixed(inside.before, np.int64), self._all)
         return time
 
 
@@ -101,7 +101,7 @@ def load() -> None:
     one = np.zeros(1, np.int64)
     group = one.astype(np.int32)
     sums = Sums(1)
-    sums.add(one, group, Times(one, one, Inside(group - 1, group + 1, one, np.zeros(2, np.int64))), 0, 1)
+    sums.add(one, group, Times(one, one, Inside(group - 1, group + 1, group, np.zeros(2, np.int64))), 0, 1)
     quantiles(group, one, sums.count, (1.0,))
 
 
@@ -164,7 +164,7 @@ def add_own_kernel(group: Rows, own: Ints, sums: Ints) -> None:
 
 
 @compiled()
-def add_amount_kernel(rows: Ints, group: Rows, last: Rows, at: Ints, before: Ints, sums: Ints) -> None:
+def add_amount_kernel(rows: Ints, group: Rows, last: Rows, at: Rows, before: Ints, sums: Ints) -> None:
     """Adds the other amount inside of rows to those of their groups. Rows ascend: the search goes on from the last."""
     total = sums[3]
     place = 0

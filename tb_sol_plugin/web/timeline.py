@@ -495,10 +495,10 @@ def _flows(w: Workers, worker: int, pairs: list[links.Pairs], most: int) -> tupl
     """Returns the links with the longest latencies, and how many there are."""
     out: list[shapes.FlowShape] = []
     for one in pairs:
-        best = one.at(np.argsort(-one.latency, kind="stable")[:most])
+        best, latency = links.longest(w.timelines[worker], one, most)
         source, target = (events_shown(w, worker, ids.tolist()) for ids in (best.source, best.target))
         out += [
-            shapes.FlowShape(one.kind, _end(a), _end(b), ns) for a, b, ns in zip(source, target, best.latency.tolist(), strict=True)
+            shapes.FlowShape(one.kind, _end(a), _end(b), ns) for a, b, ns in zip(source, target, latency.tolist(), strict=True)
         ]
     return out[:most], sum(len(one) for one in pairs)
 

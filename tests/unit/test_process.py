@@ -1,4 +1,4 @@
-"""A process of our own collects garbage less often and loads no linear algebra; a guest in another program changes neither."""
+"""A process of our own collects garbage less often, loads no linear algebra and has one pool of memory; a guest changes none of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "simulated_gpu_llm"
 SCRIPT = """
-import gc, json, sys
+import ctypes, gc, json, sys, threading
 from tb_sol_plugin import process
 before = gc.get_threshold()
 if {ours}:
@@ -26,6 +26,21 @@ from numba import njit
 def product(a):
     return np.dot(a, a)
 square = product(np.eye(2)).tolist()
+all_there = threading.Barrier(6)
+def allocate():
+    kept = bytearray(100_000)
+    all_there.wait()
+threads = [threading.Thread(target=allocate) for _ in range(6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+libc = ctypes.CDLL(None)
+if hasattr(libc, "malloc_info"):
+    libc.fdopen.restype = ctypes.c_void_p
+    errors = ctypes.c_void_p(libc.fdopen(2, b"w"))
+    libc.malloc_info(0, errors)
+    libc.fflush(errors)
 print(json.dumps([gc.get_threshold() != before, gc.get_freeze_count() > 0, loaded, square, report.headline]))
 """
 
@@ -35,7 +50,7 @@ def _run(ours: bool) -> list[object]:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(ours=ours, path=str(path))], capture_output=True, text=True, timeout=300, check=True
     )
-    return json.loads(done.stdout)
+    return [*json.loads(done.stdout), done.stderr.count("<heap nr=")]
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +65,13 @@ def test_our_own_process_loads_no_linear_algebra_and_collects_less_often(outcome
 def test_a_guest_leaves_the_collector_and_the_compiler_of_its_host_alone(outcomes: tuple[list[object], list[object]]) -> None:
     assert outcomes[1][:2] == [False, False]
     assert outcomes[1][3] == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_threads_of_our_own_process_share_one_pool_of_memory(outcomes: tuple[list[object], list[object]]) -> None:
+    ours, guest = (outcome[5] for outcome in outcomes)
+    if not guest:
+        pytest.skip("this C library does not say which pools it has")
+    assert ours == 1 and int(str(guest)) > 1
 
 
 def test_both_give_the_same_answer(outcomes: tuple[list[object], list[object]]) -> None:

@@ -20,6 +20,7 @@ from isal import igzip
 
 from tb_sol_plugin.metrics.time.attribution import captured_rows
 from tb_sol_plugin.metrics.timeline.counters import values_of
+from tb_sol_plugin.metrics.timeline.events import Ids
 from tb_sol_plugin.metrics.timeline.links import KINDS, pairs_of
 from tb_sol_plugin.metrics.timeline.path_export import path_lines, trace_time
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
@@ -544,7 +545,7 @@ class _Writer:
                 yield self._ends("f", ', "bp": "e"', numbers, chosen.target, category)
                 number += len(chosen)
 
-    def _is_written(self, ids: Ints) -> npt.NDArray[np.bool_]:
+    def _is_written(self, ids: Ids) -> npt.NDArray[np.bool_]:
         out = np.zeros(len(ids), np.bool_)
         for name in ("host", "device"):
             base, count = self.events.base(name), len(self.capture.tables[name])
@@ -552,19 +553,19 @@ class _Writer:
             out[mine] = self.written[name][ids[mine] - base]
         return out
 
-    def _ends(self, phase: str, more: str, number: Ints, ids: Ints, category: str) -> memoryview:
-        start, _ = self.events.times(ids.astype(np.uint32))
+    def _ends(self, phase: str, more: str, number: Ints, ids: Ids, category: str) -> memoryview:
+        start, _ = self.events.times(ids)
         if self.window.clip:
             start = np.maximum(start, self.window.start_ns)
         lines = Lines(len(ids))
         lines.constant(f'{{"ph": "{phase}", "id": ')
         lines.number(number, "", part=False)
         base = self.events.base("device")
-        rows = ids - base
+        rows = ids.astype(np.int64) - base
         if (rows >= 0).all():
             self._on_streams(lines, rows, "device")
         else:  # sources, and ends of a backward pass
-            self._on_threads(lines, ids)
+            self._on_threads(lines, ids.astype(np.int64))
         self._begin(lines, start)
         lines.constant(f', "cat": {category}, "name": {category}{more}}}')
         return lines.written()

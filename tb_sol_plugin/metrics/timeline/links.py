@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Final, Literal
 import numpy as np
 
 from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.timeline.events import Ids
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
 from tb_sol_plugin.tables.arrays import Ints
 
@@ -21,23 +23,23 @@ KINDS: Final[tuple[Kind, ...]] = ("launch", "backward")
 
 @dataclass(frozen=True)
 class Pairs:
-    """Ids of the events at both ends. latency: from the start of the source to the start of the target, ns."""
+    """Ids of the events at both ends."""
 
     kind: Kind
-    source: Ints
-    target: Ints
-    latency: Ints
+    source: Ids
+    target: Ids
 
     def __len__(self) -> int:
         return len(self.source)
 
     def at(self, rows: Ints) -> Pairs:
         """Returns some of the pairs."""
-        return Pairs(self.kind, self.source[rows], self.target[rows], self.latency[rows])
+        return Pairs(self.kind, self.source[rows], self.target[rows])
 
 
 def pairs_of(timeline: Timeline, kind: Kind, *, recorded: bool = False) -> Pairs:
     """Returns all links of a kind, by source; recorded: without those of the backward pass that follow from sequence numbers."""
+    recorded = recorded and kind == "backward"
     return memo(timeline.capture, ("timeline.pairs", kind, recorded), lambda: _pairs(timeline, kind, recorded))
 
 
@@ -46,19 +48,35 @@ def _pairs(timeline: Timeline, kind: Kind, recorded: bool) -> Pairs:
     if kind == "launch":
         call = capture.device["call"].to_numpy()
         rows = np.flatnonzero(call >= 0)
-        source, target = call[rows].astype(np.int64), rows + events.base("device")
+        source, target = call[rows].astype(np.uint32), (rows + events.base("device")).astype(np.uint32)
     else:
         table = capture.tables["backward"]
-        source, target = (table[c].to_numpy().astype(np.int64) for c in ("forward", "backward"))
-        known = (source >= 0) & (target >= 0)
+        ends = [table[c].to_numpy() for c in ("forward", "backward")]
+        known = (ends[0] >= 0) & (ends[1] >= 0)
         if recorded:
             known &= table["method"].to_numpy() == FLOW
-        source, target = source[known], target[known]
+        source, target = (end[known].astype(np.uint32) for end in ends)
     order = np.argsort(source, kind="stable")
-    source, target = source[order], target[order]
-    start = capture.host["start_ns"].to_numpy()
-    latency = (capture.device["start_ns"].to_numpy()[target - events.base("device")] if kind == "launch" else start[target]) - start[source]
-    return Pairs(kind, source, target, latency)
+    return Pairs(kind, source[order], target[order])
+
+
+def launched_ns(timeline: Timeline) -> Ints:
+    """Returns sums of the time that the links of launches lead to, up to each: one more than there are of these."""
+    pairs = pairs_of(timeline, "launch")
+
+    def made() -> Ints:
+        duration = timeline.events.columns("device")[1][pairs.target - np.uint32(timeline.events.base("device"))]
+        return np.concatenate((np.zeros(1, np.int64), np.cumsum(duration)))
+
+    return memo(timeline.capture, ("timeline.launched_ns",), made)
+
+
+def longest(timeline: Timeline, pairs: Pairs, most: int) -> tuple[Pairs, Ints]:
+    """Returns the pairs with the longest latencies, and these: from the start of the source to the start of the target, ns."""
+    source, target = (timeline.events.times(ids)[0] for ids in (pairs.source, pairs.target))
+    latency = target - source
+    rows = np.argsort(-latency, kind="stable")[:most]
+    return pairs.at(rows), latency[rows]
 
 
 def of_event(timeline: Timeline, event: int) -> list[Pairs]:
@@ -68,19 +86,18 @@ def of_event(timeline: Timeline, event: int) -> list[Pairs]:
     out = []
     for kind in KINDS:
         pairs = pairs_of(timeline, kind)
-        low, high = (int(i) for i in np.searchsorted(pairs.source, (event, end)))
-        by_target, target = memo(timeline.capture, ("timeline.by_target", kind), partial(_by_target, pairs))
-        caused = slice(*(int(i) for i in np.searchsorted(target, (event, event + 1))))
-        rows = np.union1d(np.arange(low, high), by_target[caused])
+        low, high = (int(i) for i in np.searchsorted(pairs.source, np.array([event, end], np.uint32)))
+        by_target = memo(timeline.capture, ("timeline.by_target", kind), partial(_by_target, pairs))
+        caused = (bisect_left(by_target, at, key=pairs.target.__getitem__) for at in (event, event + 1))
+        rows = np.union1d(np.arange(low, high), by_target[slice(*caused)])
         if len(rows):
             out.append(pairs.at(rows))
     return out
 
 
-def _by_target(pairs: Pairs) -> tuple[Ints, Ints]:
-    """Returns the pairs in order of their targets, and the targets in that order."""
-    order = np.argsort(pairs.target, kind="stable")
-    return order, pairs.target[order]
+def _by_target(pairs: Pairs) -> Ids:
+    """Returns the places of pairs in order of their targets."""
+    return np.argsort(pairs.target, kind="stable").astype(np.uint32)
 
 
 def joined(pairs: Iterable[Pairs]) -> list[Pairs]:
@@ -89,7 +106,7 @@ def joined(pairs: Iterable[Pairs]) -> list[Pairs]:
     out = []
     for kind in dict.fromkeys(one.kind for one in every):
         mine = [one for one in every if one.kind == kind]
-        out.append(Pairs(kind, *(np.concatenate([getattr(one, c) for one in mine]) for c in ("source", "target", "latency"))))
+        out.append(Pairs(kind, *(np.concatenate([getattr(one, c) for one in mine]) for c in ("source", "target"))))
     return out
 
 
@@ -100,7 +117,7 @@ def in_window(timeline: Timeline, kinds: Iterable[Kind], begin: int, end: int) -
         pairs = pairs_of(timeline, kind)
         inside = np.zeros(len(pairs), np.bool_)
         for ids in (pairs.source, pairs.target):
-            start, duration = timeline.events.times(ids.astype(np.uint32))
+            start, duration = timeline.events.times(ids)
             inside |= (start < end) & (start + duration > begin)
         out.append(pairs.at(np.flatnonzero(inside)))
     return out

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Final, Literal
 
 import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time import breakdown
 from tb_sol_plugin.metrics.timeline.events import CATEGORIES, TABLES, Ids, column_text
+from tb_sol_plugin.metrics.timeline.links import launched_ns, pairs_of
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
 from tb_sol_plugin.metrics.timeline.tracks import GROUPS
-from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.process import give_back
 from tb_sol_plugin.tables import grouped, tree
 from tb_sol_plugin.tables import intervals as iv
@@ -217,7 +216,7 @@ class Selection:
         if table != "host":
             return grouped.Times(start, duration)
         parent, last = (capture.host[c].to_numpy() for c in ("parent", "end"))
-        at, before = memo(capture, ("timeline.launched",), partial(_launched, capture))
+        at, before = pairs_of(self.timeline, "launch").source.view(np.int32), launched_ns(self.timeline)
         # whole events count what is inside of them even where that is outside of the window
         own = None if self.clip else tree.self_time(start, duration, parent)
         return grouped.Times(start, duration, grouped.Inside(parent, last, at, before), own)
@@ -298,14 +297,6 @@ def select(timeline: Timeline, begin: int, end: int, tracks: Sequence[int], *, c
 def everything(timeline: Timeline) -> list[int]:
     """Returns all tracks of streams and threads: what a selection takes where no track is named."""
     return [i for i, t in enumerate(timeline.tracks) if t.kind in ("stream", "thread") and t.kind not in GROUPS]
-
-
-def _launched(capture: Capture) -> tuple[Ints, Ints]:
-    """Returns the host rows that launched device work, ascending, and sums of its time up to each."""
-    call = capture.device["call"].to_numpy()
-    rows = np.flatnonzero(call >= 0)
-    rows = rows[np.argsort(call[rows], kind="stable")]
-    return call[rows].astype(np.int64), np.concatenate(([0], np.cumsum(capture.device["duration_ns"].to_numpy()[rows]))).astype(np.int64)
 
 
 def named_tracks(shown: Timeline, text: str) -> list[int]:
