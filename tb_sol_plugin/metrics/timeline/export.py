@@ -22,7 +22,7 @@ from tb_sol_plugin.metrics.time.attribution import captured_rows
 from tb_sol_plugin.metrics.timeline.counters import values_of
 from tb_sol_plugin.metrics.timeline.events import Ids
 from tb_sol_plugin.metrics.timeline.links import KINDS, pairs_of
-from tb_sol_plugin.metrics.timeline.path_export import path_lines, trace_time
+from tb_sol_plugin.metrics.timeline.path_export import MARK, marks_of, path_lines, trace_time
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
 from tb_sol_plugin.metrics.timeline.window import EVERYTHING, Place, Window, is_whole
 from tb_sol_plugin.model import schemas as S
@@ -372,8 +372,14 @@ class _Writer:
             calls.text(column, column)
         for column, key in (("python_id", "Python id"), ("python_parent_id", "Python parent id"), ("module_id", "Python module id")):
             frames.number(column, key)
+        self._marks(lines, "host", rows)
         lines.constant("}}")
         return lines.written()
+
+    def _marks(self, lines: Lines, table: str, rows: Ints) -> None:
+        """Add which events are on the critical path, where it is written."""
+        if self.window.path:
+            lines.number(np.where(marks_of(self.capture, table)[rows], 1, -1), _key(MARK))
 
     def _on_threads(self, lines: Lines, rows: Ints) -> None:
         """Add where host events stand."""
@@ -437,6 +443,7 @@ class _Writer:
             collectives.text(column, key, quoted=True)
         for column, key in _COLLECTIVE_NUMBERS:
             collectives.number(column, key)
+        self._marks(lines, "device", rows)
         lines.constant("}}")
         return lines.written()
 

@@ -20,7 +20,8 @@ class Window:
     """What is written. tracks: places among the timeline's tracks. clip: events are cut to the window.
 
     split_overlaps: events that overlap another of their stream or thread without lying inside it go to threads of their own, and times
-    begin at 0, as some viewers drop what does not. path: the critical path stands in a process of its own, and links lead along it.
+    begin at 0, as some viewers drop what does not. path: the critical path stands in a process of its own, its events are marked, and links
+    lead along it.
     """
 
     start_ns: int

@@ -212,11 +212,22 @@ def test_the_path_on_the_timeline_goes_from_thread_to_stream_and_back(two_steps:
     events = json.loads(gzip.decompress(out.read_bytes()))["traceEvents"]
     own = [e for e in events if e.get("cat") == "critical_path"]
     lane = [(e["name"], e["ts"], e["dur"], e["args"]["class"]) for e in own if e["ph"] == "X"]
-    assert lane[:2] == [("aten::mm", 0, 40, "Operators on the host"), ("gemm_kernel", 40, 105, "Matrix kernels")]
+    assert lane[:5] == [
+        ("aten::mm", 0, 40, "Operators on the host"), ("gemm_kernel", 40, 105, "Matrix kernels"),
+        ("cudaStreamSynchronize", 145, 1, "Return of a synchronizing call"), ("aten::add", 146, 49, "Operators on the host"),
+        ("ProfilerStep#1", 195, 5, "Other host code"),
+    ]  # fmt: skip
+    # the launch from its call to its kernel, and the end of the kernel to that of the wait, each 1 ns before it is over
     starts, ends = ([(e["id"], e["ts"], e["tid"]) for e in own if e["ph"] == ph] for ph in "sf")
-    assert [t for _, t, _ in ends] == [40, 145, 240, 345] and [i for i, *_ in starts] == [i for i, *_ in ends] and ends[0][2] == 7
-    again = report(read(str(out)), "critical_path")
-    assert again.table("classes").equals(report(two_steps, "critical_path").table("classes"))
+    assert [t for _, t, _ in starts] == [40, 144.999, 240, 344.999] and [t for _, t, _ in ends] == [45, 145.999, 245, 345.999]
+    assert [i for i, *_ in starts] == [i for i, *_ in ends] and [row for *_, row in ends[:2]] == [7, starts[0][2]]
+    assert [e["args"]["edge"] for e in own if e["ph"] == "s"] == ["launch", "sync"] * 2
+    marked = [e["name"] for e in events if e.get("args", {}).get("critical") == 1]
+    assert sorted(set(marked)) == ["ProfilerStep#1", "ProfilerStep#2", "aten::add", "aten::mm", "cudaStreamSynchronize", "gemm_kernel"]
+    # AND what is read again is the recording: the row of the path repeats its events, and adds none
+    again = read(str(out))
+    assert len(again.host) == len(two_steps.host) and len(again.device) == len(two_steps.device)
+    assert report(again, "critical_path").table("classes").equals(report(two_steps, "critical_path").table("classes"))
     without = b"".join(export(timeline, replace(window, path=False)))
     assert b"critical_path" not in gzip.decompress(without)
 
