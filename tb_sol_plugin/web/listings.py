@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
 import msgspec
 
 from tb_sol_plugin.devices import limits as devices
-from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.errors import BadInput, BadQuery
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.recordings import EAGER_RUN, GRAPH_CAPTURE, WORDS, Recording
-from tb_sol_plugin.model.registry import availability, failures, registry
+from tb_sol_plugin.model.recordings import EAGER_RUN, GRAPH_CAPTURE, WORDS, Missing, Recording
+from tb_sol_plugin.model.registry import ONE_RANK, Analysis, availability, failures, registry
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.graphs import capture_choices
 from tb_sol_plugin.store.join import MEMORY_KINDS, companions
@@ -114,7 +114,8 @@ def _span(store: Store, recording: Recording, label: str, facts: bool, other: Re
 
 def catalog() -> wire.Analyses:
     """Returns every analysis, no recording in mind."""
-    return wire.Analyses("catalogue", _infos(None), [], None, "", list(devices.known_keys()), dict(failures()) or msgspec.UNSET)
+    infos = _infos(lambda item: None)
+    return wire.Analyses("catalogue", infos, [], None, "", list(devices.known_keys()), dict(failures()) or msgspec.UNSET)
 
 
 def offered_analyses(capture: Capture, limits: str = "", workers: int = 1, others: bool = True) -> wire.Analyses:
@@ -123,16 +124,33 @@ def offered_analyses(capture: Capture, limits: str = "", workers: int = 1, other
     workers: of its run. others: whether there is another recording to compare it with.
     """
     device, note = _device(capture, limits)
-    infos, steps, keys = _infos(capture, workers, others), _steps(capture), list(devices.choices(capture.devices))
+    infos = _infos(lambda item: availability(item, capture, workers, others), capture)
+    steps, keys = _steps(capture), list(devices.choices(capture.devices))
     named_by = ", ".join(filter(None, map(capture.facts.metadata.get, (GRAPH_CAPTURE, EAGER_RUN))))
     replays = bool(capture.device["graph"].to_numpy().any())
     return wire.Analyses("ready", infos, steps, device, note, keys, replays=replays, named_by=named_by[:LONGEST_NAMES])
 
 
-def _infos(capture: Capture | None, workers: int = 1, others: bool = True) -> list[wire.AnalysisInfo]:
+def offered_without(error: BadInput, workers: int) -> wire.Analyses:
+    """Returns what can be asked where the recording that is shown cannot be read: what is over all ranks of its run, or needs none.
+
+    error: why it cannot be. workers: of its run.
+    """
+
+    def without(item: Analysis) -> Missing | None:
+        if item.without_recording is not None or item.scope in ("runs", "none"):
+            return None
+        if item.scope == "ranks":
+            return ONE_RANK if workers < item.reduction.least else None
+        return Missing(f"this recording cannot be read: {error.message}", error.hint)
+
+    return wire.Analyses("ready", _infos(without), [], None, error.message, [])
+
+
+def _infos(missing_of: Callable[[Analysis], Missing | None], capture: Capture | None = None) -> list[wire.AnalysisInfo]:
     out = []
     for item in registry().values():
-        missing = availability(item, capture, workers, others) if capture is not None else None
+        missing = missing_of(item)
         because, record, argument = (missing.because, missing.record_it_with, missing.argument) if missing is not None else ("", "", "")
         count = item.count(capture) if item.count is not None and capture is not None else 0
         fields = [

@@ -46,7 +46,7 @@ from tb_sol_plugin.web.context import (
     wait_asked,
 )  # fmt: skip
 from tb_sol_plugin.web.http import Packed, WarmUp, fault_body, pack, pack_json, pages, reply
-from tb_sol_plugin.web.listings import catalog, listed_runs, notes, offered_analyses, workers
+from tb_sol_plugin.web.listings import catalog, listed_runs, notes, offered_analyses, offered_without, workers
 from tb_sol_plugin.web.mount import WebOptions
 from tb_sol_plugin.web.perfetto import perfetto_pages
 from tb_sol_plugin.web.search import search as find
@@ -98,9 +98,14 @@ def analyses() -> Response:
     if not request.args.get("run"):
         return reply(pack_json(catalog()), request)
     recording = recording_asked()
-    capture = capture_asked(recording)
-    limits = limits_asked()
-    workers, others = c.store.worker_count(recording), c.store.has_other(recording)
+    workers, limits = c.store.worker_count(recording), limits_asked()
+    try:
+        capture = capture_asked(recording)
+    except BadInput as error:
+        if workers < 2:
+            raise
+        return reply(pack_json(offered_without(error, workers)), request)  # its run has others to show
+    others = c.store.has_other(recording)
     key = ("analyses", cache_key(recording), limits, capture.devices.fingerprint, capture.attached_state, workers, others)
     made = c.memo.get(key, lambda: pack_json(offered_analyses(capture, limits, workers, others)))
     return reply(made, request)

@@ -19,6 +19,7 @@ from tb_sol_plugin.errors import BadInput, BadQuery
 from tb_sol_plugin.model.answer import reducer_of
 from tb_sol_plugin.model.registry import get
 from tb_sol_plugin.store import cluster as clusters
+from tb_sol_plugin.store import reductions
 from tb_sol_plugin.store.cluster import ClusterExecutor, cluster
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
@@ -41,7 +42,7 @@ class Elsewhere(ThreadPoolExecutor):
         return super().submit(fn, wanted, replace(options, cache_dir=str(self.folder)), **kwargs)
 
 
-def reductions(store: Store, wait: float = 60.0) -> list[Any]:
+def read(store: Store, wait: float = 60.0) -> list[Any]:
     """Every rank of the run, read."""
     found = store.rank_reductions(store.recording("job"), reducer_of("ranks", {}), get("ranks").reduction.decode, wait=wait)
     return [one.reduced for one in found if one.state == "read"]
@@ -63,13 +64,13 @@ def test_what_another_machine_read_is_kept_here(logs: Path, tmp_path: Path) -> N
     away = Elsewhere(tmp_path / "away")
     options = StoreOptions(cache_dir=str(tmp_path / "here"))
     store = Store(single(str(logs)), options, ranks_executor=away)
-    first = reductions(store)
+    first = read(store)
     store.close()
     assert len(first) == 4 and away.done == 4 and parts(tmp_path / "here") == parts(tmp_path / "away")
     with ThreadPoolExecutor(1) as none:
         none.shutdown()
         again = Store(single(str(logs)), options, executor=none)
-        assert reductions(again, 5.0) == first
+        assert read(again, 5.0) == first
         again.close()
 
 
@@ -135,15 +136,16 @@ def test_who_waits_for_a_task_is_told_outside_of_the_thread_of_the_client() -> N
     assert not late.done()
 
 
-def test_nothing_is_lost_when_workers_die(logs: Path, tmp_path: Path) -> None:
+def test_nothing_is_lost_when_workers_die(logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
     psutil = pytest.importorskip("psutil")
-    # GIVEN two worker processes of a real cluster WHEN both are killed once they read THEN all ranks are read, byte for byte as here
+    # GIVEN two worker processes of a real cluster WHEN both are killed once they read THEN all ranks are read, and the index is that made here
+    monkeypatch.setattr(reductions, "FEWEST", 3)
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1", silence_logs=50) as made:
         executor = cluster(made.scheduler_address.replace("tcp://", "dask://"))
         assert isinstance(executor, ClusterExecutor) and executor.count == 4
         store = Store(single(str(logs)), StoreOptions(cache_dir=str(tmp_path / "there")), ranks_executor=executor)
-        reductions(store, 0.0)
+        read(store, 0.0)
         with distributed.Client(made, set_as_default=False) as client:
             until = time.monotonic() + 30
             while time.monotonic() < until and not any(client.processing().values()):
@@ -152,7 +154,10 @@ def test_nothing_is_lost_when_workers_die(logs: Path, tmp_path: Path) -> None:
         for worker in made.workers.values():
             with contextlib.suppress(psutil.NoSuchProcess):
                 psutil.Process(worker.pid).kill()
-        assert len(reductions(store, 120.0)) == 4
+        assert len(read(store, 120.0)) == 4
         store.close()
-    assert main(["index", str(logs), "--cache-dir", str(tmp_path / "here"), "--workers", "1"]) == 0
-    assert parts(tmp_path / "there") == parts(tmp_path / "here")
+    store = Store(single(str(logs)), StoreOptions(cache_dir=str(tmp_path / "here")), ranks_executor=ThreadPoolExecutor(1))
+    assert len(read(store)) == 4
+    store.close()
+    there, here = ({p.relative_to(c): p.read_bytes() for p in (c / "runs").rglob("*.*")} for c in (tmp_path / "there", tmp_path / "here"))
+    assert there == here and len(there) == 2 and not parts(tmp_path / "there")

@@ -185,6 +185,12 @@ def test_a_broken_first_worker_does_not_stand_in_the_way(tmp_path: Path) -> None
     with served(tmp_path / "logs", tmp_path / "cache") as client:
         answer = client.get(f"{ASK}&wait=30")
         assert answer.status_code == 200 and answer.get_json()["sections"][0]["values"]["workers_read"] == 2
+        # WHEN it is the one that is selected THEN the pages over ranks are offered, and name it; others say why they are not
+        offered = {one["name"]: one for one in client.get("/api/v1/analyses?run=job&worker=rank0&wait=30").get_json()["analyses"]}
+        assert all(offered[name]["available"] for name in ("ranks", "clocks", "memcpy_ranks", "scaling"))
+        assert not offered["overview"]["available"] and "cannot be read" in offered["overview"]["because"]
+        answer = client.get(f"{ASK}&worker=rank0&wait=30").get_json()
+        assert "`rank0`" in answer["notices"][0]["text"] and answer["sections"][0]["values"]["workers_read"] == 2
 
 
 def test_a_run_without_a_readable_file_says_so(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from tb_sol_plugin.metrics.ranks.calls import calls_of
 from tb_sol_plugin.metrics.ranks.clocks import Clocks, clocks
 from tb_sol_plugin.metrics.ranks.matching import matched
+from tb_sol_plugin.metrics.ranks.offsets import offsets_of_members
 from tb_sol_plugin.metrics.ranks.summary import ROWS, RankSummary
 from tb_sol_plugin.tables.packed import pack, unpack
 from tests.support.rank_factory import Job, Made, simulate
@@ -63,6 +64,17 @@ def test_a_clock_that_is_set_while_it_records_has_two_parts() -> None:
     calls = clock.calls
     away = clock.aligned(calls.end, calls.at) - made.truth.end_ns
     assert np.abs(away - np.median(away)).max() < 40_000 and not fitted(made).jump_ns.any()
+    # AND the timeline, which moves a recording as a whole, goes by the longer part, and says how far the other one is off
+    for ahead, set_at in ((True, 3), (False, 1)):
+        edge, moved = int(made.local(4, made.step_at[set_at][4])), made.members()
+        for at in (4, 5):
+            rows = unpack(moved[at].summary.rows, ROWS)
+            start = np.where(rows["start_ns"] >= edge, rows["start_ns"] + 20_000_000, rows["start_ns"])
+            moved[at] = moved[at]._replace(summary=msgspec.structs.replace(moved[at].summary, rows=pack({**rows, "start_ns": start}, ROWS)))
+        plain, found = offsets_of_members(made.members()), offsets_of_members(moved)
+        assert found is not None and plain is not None
+        less = found[4][0] - found[0][0] - (plain[4][0] - plain[0][0])
+        assert less == pytest.approx(0 if ahead else -20_000_000, abs=60_000) and (found[4][1] or 0) >= 19_900_000 > (found[0][1] or 0)
 
 
 def test_drift_is_fitted_where_there_is_time_to_see_it() -> None:
