@@ -46,7 +46,7 @@ class CompareQuery(PairQuery, kw_only=True, frozen=True):
     tables={"metrics": T.METRICS, "causes": T.CAUSES, "hidden": T.HIDDEN, "waterfall": T.WATERFALL, "rows": T.ROWS, "tree": TT.TREE,
             "settings": SETTINGS},
     facts=(*T.FACTS, *TT.FACTS),
-    reduce=Reduction(samples_of, fields=("step", "device_limits"), version=6),
+    reduce=Reduction(samples_of, fields=("step", "device_limits"), version=7),
 )
 def run(here: Compared[Samples], there: Compared[Samples], query: CompareQuery) -> Report:
     a, b = Side(here.name, [here.reduced]), Side(there.name, [there.reduced])

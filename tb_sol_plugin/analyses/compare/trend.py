@@ -135,7 +135,7 @@ class One:
     tables={"runs": RUNS, "changes": CHANGES},
     facts=FACTS,
     under="compare",
-    reduce=Reduction(samples_of, fields=("step", "device_limits"), version=6),
+    reduce=Reduction(samples_of, fields=("step", "device_limits"), version=7),
 )
 def run(workers: Sequence[RecordingReduction[Samples]], files: Sequence[Sidecar], query: TrendQuery) -> Report:
     wanted_of([query.shown])  # BadQuery where there is no such number or kind of row
@@ -168,9 +168,7 @@ def _history(workers: Sequence[RecordingReduction[Samples]], only: str, regex: s
         if one.state != "read" or (pattern and not fnmatch.fnmatchcase(one.run, pattern)) or (places is not None and one.run not in places):
             continue
         samples = one.reduced
-        facts = one.facts
-        began = facts.origin_ns + facts.extent_ns[0] if facts is not None and facts.absolute else None
-        found.setdefault(one.run, []).append((one.worker, samples, began))
+        found.setdefault(one.run, []).append((one.worker, samples, samples.began_ns))
     out = []
     for name, group in found.items():
         joined = slowest([g[1] for g in group])

@@ -43,6 +43,8 @@ NOTHING_LEFT: Final = -1.0
 """A time cannot fall by more than all of it."""
 NORMAL: Final = 1.96
 """Half width of a 95 % interval in standard deviations of a normal distribution."""
+STUDENT: Final = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+"""The same of Student's distribution with 1, 2, ... degrees of freedom: few pairs show their own noise badly."""
 LEVELS_APART: Final = 4.0
 """Standard deviations within the halves, of a gap that makes two levels of numbers."""
 LEVEL_SHARE: Final = 0.2
@@ -153,6 +155,26 @@ def change_of(
     width = NORMAL * noise * float(np.sqrt((0 if fixed else 1 / len(a)) + 1 / len(b)))
     half = float(np.hypot((high - low) / 2, width))
     return replace(found, low=max(change - half, NOTHING_LEFT), high=change + half)
+
+
+def change_of_pairs(a: Sequence[Values], b: Sequence[Values], *, floor: float = RUN_NOISE) -> Change:
+    """Returns how the median changed from each run of A to the run of B that was recorded beside it: what drifts from pair to pair cancels.
+
+    a, b: runs in pairs. The change is the mean of those of the pairs; its noise is how much these differ, of two pairs that of `floor`.
+    """
+    found = exactly(a, b)
+    if not found.a or found.change is None or any(np.median(run) == 0 for run in a):
+        return found
+    random = np.random.default_rng(SEED)
+    each = np.array([np.median(y) / np.median(x) - 1 for x, y in zip(a, b, strict=True)])
+    drawn = np.mean([drawn_medians([y], random) / drawn_medians([x], random) - 1 for x, y in zip(a, b, strict=True)], axis=0)
+    tail = (100 - CONFIDENCE) / 2
+    low, high = np.percentile(drawn, [tail, 100 - tail])
+    enough = len(each) >= ENOUGH_RUNS
+    noise = max(float(each.std(ddof=1)) if enough else floor * 2**0.5, LEAST_RUN_NOISE * 2**0.5)
+    width = (STUDENT[min(len(each) - 2, len(STUDENT) - 1)] if enough else NORMAL) * noise / len(each) ** 0.5
+    half, change = float(np.hypot((high - low) / 2, width)), float(each.mean())
+    return replace(found, change=change, low=max(change - half, NOTHING_LEFT), high=change + half)
 
 
 def turned(found: Change) -> Change:

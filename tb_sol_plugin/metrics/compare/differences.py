@@ -82,6 +82,20 @@ class Side:
         return all(by in run.groupings for run in self.runs)
 
 
+def pairs_of(a: Side, b: Side) -> list[tuple[int, int]]:
+    """Returns the runs of two sides that were recorded in turns, as pairs of neighbors in time; none where they were not.
+
+    Two runs a side or more, as many of both, each pair one of each: A, B, A, B or A, B, B, A.
+    """
+    began = [(run.began_ns, side, i) for side, of in enumerate((a, b)) for i, run in enumerate(of.runs)]
+    times = [at for at, _, _ in began if at is not None]
+    if len(a.runs) != len(b.runs) or len(a.runs) < 2 or len(set(times)) < len(began):
+        return []
+    order = [(side, i) for _, side, i in sorted(began, key=lambda one: one[0] or 0)]
+    pairs = [dict(order[k : k + 2]) for k in range(0, len(order), 2)]
+    return [(pair[0], pair[1]) for pair in pairs] if all(len(pair) == 2 for pair in pairs) else []
+
+
 @dataclass(frozen=True)
 class MetricChange:
     """One metric on both sides. verdict: of a page; a gate judges by itself."""

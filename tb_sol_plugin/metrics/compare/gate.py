@@ -17,7 +17,7 @@ from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.compare import change as C
 from tb_sol_plugin.metrics.compare.causes import Cause, compared
 from tb_sol_plugin.metrics.compare.change import Change, Values
-from tb_sol_plugin.metrics.compare.differences import DEVICE_SPEED, Side, Waterfall, common_factor, rows_of
+from tb_sol_plugin.metrics.compare.differences import DEVICE_SPEED, Side, Waterfall, common_factor, pairs_of, rows_of
 from tb_sol_plugin.metrics.compare.samples import METRICS, PROFILER, per_step, text_of
 from tb_sol_plugin.metrics.rules.time import RULES
 from tb_sol_plugin.units import human
@@ -192,12 +192,18 @@ def check(
 
     least: steps below which trust is lowered. between: noise from run to run per metric, where earlier runs show it.
     """
-    judged = [_judge(values_of(base, w.name), candidate, w, base.name, (between or {}).get(w.name), base.weights(w.name)) for w in wanted]
+    pairs = pairs_of(base, candidate)
+    judged = [
+        _judge(values_of(base, w.name), candidate, w, base.name, (between or {}).get(w.name), base.weights(w.name), pairs=pairs)
+        for w in wanted
+    ]
     judged = [replace(j, detail=_new_findings(base, candidate)) if j.name == "findings" else j for j in judged]
     found = compared(base, candidate)
     warnings = _of_history(judged, between or {})
     if not between and (len(base.runs) == 1 or len(candidate.runs) == 1):
         warnings.append("one run on a side does not show the noise from run to run, 0.5 % is assumed: record A, B, A, B and name several")
+    if pairs and not between:
+        warnings.append(f"recorded in turns: compared within {len(pairs)} pairs of neighbors in time, so that what drifts cancels")
     return Verdict(
         _worst(judged), base.name, candidate.name, judged, found.causes, found.waterfall, _settings(base, candidate),
         [*_warnings(base, candidate, judged, least), *warnings],
@@ -290,9 +296,11 @@ def _new_findings(a: Side, b: Side) -> str:
 
 def _judge(
     ours: list[Values] | None, b: Side, wanted: Wanted, base: str, between: float | None, weights: list[Values] | None = None,
-    *, fixed: bool = False,
+    *, fixed: bool = False, pairs: Sequence[tuple[int, int]] = (),
 ) -> Judged:  # fmt: skip
-    """Returns the verdict of one metric. ours, weights: of the base, whose name is `base`; fixed: a committed number."""
+    """Returns the verdict of one metric. ours, weights: of the base, whose name is `base`; fixed: a committed number. pairs: runs of both
+    sides that were recorded beside each other, which count where no history tells the noise.
+    """
     unit, theirs = unit_of(wanted.name), values_of(b, wanted.name)
     if ours is None and fixed and theirs is not None:
         found = C.exactly([], theirs)
@@ -303,7 +311,12 @@ def _judge(
         return Judged(wanted.name, unit, wanted.limit, "unavailable", because=because)
     rate = b.weights(wanted.name)
     both = None if rate is None else (weights or [np.ones(len(v)) for v in ours], rate)
-    found = C.exactly(ours, theirs) if is_exact(wanted.name) else C.change_of(ours, theirs, between=between, fixed=fixed, weights=both)
+    if is_exact(wanted.name):
+        found = C.exactly(ours, theirs)
+    elif pairs and between is None and rate is None and all(len(v) for v in (*ours, *theirs)):
+        found = C.change_of_pairs([ours[i] for i, _ in pairs], [theirs[j] for _, j in pairs])
+    else:
+        found = C.change_of(ours, theirs, between=between, fixed=fixed, weights=both)
     if found.change is None or found.a is None or found.b is None:
         return Judged(wanted.name, unit, wanted.limit, "better" if rate else _from_nothing(found, wanted.limit), found)
     limit = wanted.limit.of(found.a)

@@ -130,7 +130,7 @@ class Samples(msgspec.Struct, frozen=True):
     not known is left out. parts: exclusive parts per step, ns. row_steps: places in `steps` of those that `groupings` have. incomplete:
     steps that were cut by the window. warm: the first complete step, where it was left out. settings: how the recording was made. tree: of
     one step, the one whose length is nearest to the median; None without operators. findings: ns per step that each
-    saves, by its rule, where they were looked for.
+    saves, by its rule, where they were looked for. began_ns: when the recording began, ns since 1970; None where it does not say.
     """
 
     source: str
@@ -144,6 +144,7 @@ class Samples(msgspec.Struct, frozen=True):
     settings: dict[str, str]
     tree: StepTree | None = None
     findings: dict[str, int] | None = None
+    began_ns: int | None = None
 
 
 def text_of(value: float | None, unit: str) -> str:
@@ -186,8 +187,14 @@ def samples_of(capture: Capture, query: Query) -> Samples:
     return Samples(
         capture.facts.source, tuple(numbers.tolist()), values, {n: tuple(v.tolist()) for n, v in parts.items()}, tuple(chosen.tolist()),
         groupings, incomplete, warm, setting(capture) | _program(capture),
-        step_tree(capture, int(numbers[typical]), step_of_device == typical, step_of_host == typical),
+        step_tree(capture, int(numbers[typical]), step_of_device == typical, step_of_host == typical), began_ns=began(capture),
     )  # fmt: skip
+
+
+def began(capture: Capture) -> int | None:
+    """Returns when a recording began, ns since 1970; None where it does not say."""
+    facts = capture.facts
+    return facts.origin_ns + facts.extent_ns[0] if facts.absolute else None
 
 
 def _of_iterations(capture: Capture) -> Samples:
@@ -203,7 +210,7 @@ def _of_iterations(capture: Capture) -> Samples:
     if np.isfinite(device).all():
         values["device_busy"] = tuple(round(v) for v in device.tolist())
     numbers = tuple(int(n) for n in table["number"].to_numpy()[rows])
-    return Samples(capture.facts.source, numbers, values, {}, (), {}, 0, None, setting(capture))
+    return Samples(capture.facts.source, numbers, values, {}, (), {}, 0, None, setting(capture), began_ns=began(capture))
 
 
 def _steps(capture: Capture, where: scope.Scope) -> tuple[Ints, int, int | None]:

@@ -125,3 +125,25 @@ def test_two_levels() -> None:
     # AND not of one level, whatever its noise, of a few outliers, or of equal numbers
     assert sum(C.two_levels(random.normal(100, 1, n)) is not None for n in (6, 8, 12, 20, 40, 100) for _ in range(50)) <= 30
     assert C.two_levels(np.array([100.0] * 38 + [200.0] * 2)) is None and C.two_levels(np.full(20, 7.0)) is None
+
+
+def test_runs_in_turns_on_a_machine_that_drifts(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a machine that gets slower by 4 % from pair to pair, and 20 times runs A, B, B, A, A, B of 12 steps THEN 6 % are proven within pairs,
+    # which the drift hides otherwise, and no change is never called one above 3 %
+    monkeypatch.setattr(C, "DRAWS", 300)
+    random = np.random.default_rng(11)
+    order = "ABBAAB"
+    proven = {"pairs": 0, "all": 0, "none": 0}
+    for _ in range(20):
+        for true in (0.06, 0.0):
+            sides: dict[str, list[np.ndarray]] = {"A": [], "B": []}
+            for place, side in enumerate(order):
+                level = 1e6 * (1 + 0.04 * (place // 2)) * (1 + (true if side == "B" else 0)) * (1 + 0.002 * random.normal())
+                sides[side].append(level * (1 + 0.01 * random.normal(size=12)))
+            pairs = C.change_of_pairs(sides["A"], sides["B"])
+            if true:
+                proven["pairs"] += C.judged(pairs, 0.03) == "worse"
+                proven["all"] += C.judged(C.change_of(sides["A"], sides["B"]), 0.03) == "worse"
+            else:
+                proven["none"] += C.judged(pairs, 0.03) == "worse"
+    assert proven["pairs"] >= 17 and proven["all"] <= 2 and proven["none"] == 0
