@@ -93,8 +93,9 @@ def outcome(capture: Capture, where: Scope, chosen: Chosen, change: Change, scal
     saved, after = chosen.then(by)
     part = 1.0 if by is None else 1.0 - by
     most = saved if by is None else int(chosen.saved_at((0.0,))[0])
+    now = round(whole / steps)  # what is saved is what is left of it: the classes then add up to that
     return Outcome(
-        round(whole / steps), round(saved / steps), round(most / steps), round(chosen.first_order * part / steps),
+        now, now - round((whole - saved) / steps), now - round((whole - most) / steps), round(chosen.first_order * part / steps),
         round(chosen.naive * part / steps), round(trust_of(capture, where).error * whole / steps), chosen.changed,
         mean_of(layout.before, steps), mean_of(after, steps),
     )  # fmt: skip
