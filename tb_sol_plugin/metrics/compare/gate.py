@@ -313,14 +313,20 @@ def _judge(
     both = None if rate is None else (weights or [np.ones(len(v)) for v in ours], rate)
     if is_exact(wanted.name):
         found = C.exactly(ours, theirs)
-    elif pairs and between is None and rate is None and all(len(v) for v in (*ours, *theirs)):
+    elif pairs and between is None and rate is None:
         found = C.change_of_pairs([ours[i] for i, _ in pairs], [theirs[j] for _, j in pairs])
     else:
         found = C.change_of(ours, theirs, between=between, fixed=fixed, weights=both)
+    return _against_limit(found, wanted, rate=rate is not None, fixed=fixed)
+
+
+def _against_limit(found: Change, wanted: Wanted, *, rate: bool, fixed: bool) -> Judged:
+    """Returns the verdict of a change against the limit of its metric. rate: more of it is better. fixed: A is a committed number."""
+    unit = unit_of(wanted.name)
     if found.change is None or found.a is None or found.b is None:
         return Judged(wanted.name, unit, wanted.limit, "better" if rate else _from_nothing(found, wanted.limit), found)
     limit = wanted.limit.of(found.a)
-    worse = found if rate is None else C.turned(found)
+    worse = C.turned(found) if rate else found
     outcome = OUTCOMES[C.judged(worse, limit)]
     least = replace(worse, samples=(found.samples[1],) * 2) if fixed else worse
     more = C.steps_to_decide(least, limit) if outcome == "inconclusive" else None
