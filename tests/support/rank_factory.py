@@ -60,10 +60,13 @@ KERNELS: Final = {
 
 
 class Slow(NamedTuple):
-    """A straggler: `compute` multiplies all its kernels by `much`; `host`, `dataloader` add `much` ns to each step (or one step)."""
+    """A straggler: `compute` multiplies all its kernels by `much`; the others add `much` ns to each step (or one step).
+
+    `host` in the middle of the first pass, `start` before it, while the host does something that is not recorded, `dataloader` there too.
+    """
 
     rank: int
-    cause: Literal["compute", "host", "dataloader"]
+    cause: Literal["compute", "host", "start", "dataloader"]
     much: float
     step: int = -1
 
@@ -161,6 +164,7 @@ class Simulator:
             self.step_at.append(self.at.copy())
             self.load = np.maximum(1 + self.job.imbalance * self.uneven.standard_normal(self.job.world), 0.1)
             self._delay("dataloader")
+            self._delay("start")
             self._passes()
             self._norm()
             self._compute(self.grid, self.job.optimizer_ns)

@@ -19,7 +19,7 @@ from tb_sol_plugin.metrics.ranks import sections as R
 from tb_sol_plugin.metrics.ranks.comparison import Ranks, whole
 from tb_sol_plugin.metrics.ranks.job import Job
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES
-from tb_sol_plugin.metrics.ranks.stragglers import CAUSE_WORDS, LEAST_SHARE, own_per_step, robust_z
+from tb_sol_plugin.metrics.ranks.stragglers import CAUSE_WORDS, LATE_START_WORDS, LEAST_SHARE, own_per_step, robust_z
 from tb_sol_plugin.metrics.ranks.summary import RankSummary
 from tb_sol_plugin.metrics.rules.engine import Finding, to_report
 from tb_sol_plugin.metrics.rules.ranks import LATE, LEAST, RankContext, inconsistent_collectives, rank_context, rank_findings
@@ -281,9 +281,10 @@ def rank_rows(found: Ranks[RankSummary], job: Job, *, whole_job: bool = True) ->
     cause = excess.argmax(axis=1) if count else np.zeros(0, np.int64)
     exact = job.model.exact
     enough = exact & (excess.max(axis=1, initial=0) > LEAST_SHARE * job.model.span_ns)
-    saved, when = np.full(count, np.nan), np.full(count, None, object)
+    saved, when, late = np.full(count, np.nan), np.full(count, None, object), np.zeros(count, np.bool_)
     for one in reversed(stragglers.suspects):
         saved[one.at], cause[one.at], enough[one.at] = one.saved_ns, one.cause, True
+        late[one.at] = one.late_start
         when[one.at] = stragglers.persistence(one)
     wait = job.waits.exposed_wait
     known = wait >= 0
@@ -299,7 +300,7 @@ def rank_rows(found: Ranks[RankSummary], job: Job, *, whole_job: bool = True) ->
         "kernel_ns": [o[0] for o in own], "communication_ns": [o[1] for o in own], "exposed_communication_ns": [o[2] for o in own],
         "exposed_wait_ns": whole(waited.tolist()), "idle_ns": [o[3] for o in own], "path_excess_ns": whole(path.tolist()),
         "saved_ns": whole(saved.tolist()), "z": robust_z(own_per_step(calls), stragglers.peers.role),
-        "cause": arrays.or_none(np.array([CAUSE_WORDS[c] for c in CAUSES])[cause], enough),
+        "cause": arrays.or_none(np.where(late, LATE_START_WORDS, np.array([CAUSE_WORDS[c] for c in CAUSES])[cause]), enough),
         "persistence": when,
     })  # fmt: skip
 

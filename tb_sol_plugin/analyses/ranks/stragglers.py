@@ -114,7 +114,7 @@ def _suspect_table(job: Job) -> TableSection:
     hosts = [None if name.startswith("rank ") else name for name in calls.domains]
     frame = pd.DataFrame({
         "rank": [int(calls.ranks[s.at]) for s in suspects], "node": pd.Series([hosts[calls.domain[s.at]] for s in suspects], dtype=object),
-        "cause": [CAUSE_WORDS[CAUSES[s.cause]] for s in suspects], "saved_ns": [round(s.saved_ns) for s in suspects],
+        "cause": [s.words for s in suspects], "saved_ns": [round(s.saved_ns) for s in suspects],
         "saved_together_ns": [round(s.together_ns) for s in suspects],
         "saved_per_step_ns": [round(s.saved_ns / job.steps) for s in suspects], "path_excess_ns": [s.path_excess_ns for s in suspects],
         "persistence": pd.Series([stragglers.persistence(s) for s in suspects], dtype=object),

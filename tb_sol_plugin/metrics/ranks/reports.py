@@ -101,10 +101,10 @@ def verdict(job: Job) -> str:
         who = f"**{job.calls.domains[host.domain]}**"
         cause = f"{CAUSE_WORDS[CAUSES[host.cause]]}, {human(len(host.ranks), 'count')} of its ranks"
         return f"{who} delays the other hosts ({cause}): {_without_that(job, host.saved_ns)}."
-    name, cause = rank_text(job, first.at), CAUSE_WORDS[CAUSES[first.cause]]
+    name, cause = rank_text(job, first.at), first.words
     text = f"**R{name[1:]}** delays the other ranks ({cause}): {_without_that(job, first.saved_ns)}."
     if len(found) > 1:
-        who = f"{rank_text(job, found[1].at)} ({CAUSE_WORDS[CAUSES[found[1].cause]]})"
+        who = f"{rank_text(job, found[1].at)} ({found[1].words})"
         more = f" and {human(len(found) - 2, 'count')} more" if len(found) > 2 else ""
         text += f" Without {who}{more} as well it is {human(found[-1].together_ns / job.steps, 'ns')} shorter."
     return text
@@ -124,6 +124,8 @@ def evidence(job: Job, one: Suspect) -> str:
     if cause == "kernel" and one.factor == one.factor:
         how = "all kernels by one factor: its clock, or what else runs there" if one.uniform else "some kernels alone: other data or shapes"
         return f"{more}, {one.factor:.2f} times theirs, {in_steps}; {how}"
+    if one.late_start:
+        return f"{more}, {in_steps}: idle before the first collective, on time in the others"
     words = {
         "dataloader": "loading its next batch", "host": "idle until its host launches the next work", "copy": "copying",
         "comm": "in collectives of other groups", "other": "idle for a reason that is not recorded", "kernel": "computing",

@@ -29,6 +29,7 @@ Persistence: TypeAlias = Literal["systematic", "intermittent", "single"]
 CAUSE_WORDS: Final = {
     "kernel": "compute", "comm": "other communication", "copy": "copy", "dataloader": "dataloader", "host": "host", "other": "unknown",
 }  # fmt: skip
+LATE_START_WORDS: Final = "late start"
 CANDIDATES: Final = 8
 """Suspects whose cost is replayed."""
 LEAST_SHARE: Final = 0.002
@@ -41,6 +42,10 @@ STEPS_TO_TELL: Final = 3
 """Complete steps from which on a suspect may be called systematic."""
 ON_PATH: Final = 0.005
 """Part of a step that a rank's excess in it is at least, for the step to count as held up by it."""
+LATE_START: Final = 0.8
+"""Part of a rank's excess that lies before the first collectives of its steps, from which on it starts its steps late."""
+MOST_BEFORE: Final = 0.5
+"""Where peers do more than this part of their own time before the first collectives of steps, these tell nothing about starts."""
 ONE_FACTOR: Final = 0.02
 """Half of the own times of a rank are within this of one multiple of its peers': its device is slower as a whole."""
 
@@ -77,7 +82,8 @@ class Suspect:
 
     path_excess_ns: own time above that of peers on the path; total_excess_ns: anywhere. saved_ns: how much shorter the job is without it;
     together_ns: without it and all suspects before it. steps: complete steps that it delays. factor: own time of the cause over
-    that of peers. uniform: whether all its kernels are slower by that factor.
+    that of peers. uniform: whether all its kernels are slower by that factor. late_start: whether it is idle before the first collectives
+    of its steps, and nowhere else above its peers.
     """
 
     at: int
@@ -89,6 +95,12 @@ class Suspect:
     steps: int
     factor: float
     uniform: bool
+    late_start: bool = False
+
+    @property
+    def words(self) -> str:
+        """What a page calls its cause."""
+        return LATE_START_WORDS if self.late_start else CAUSE_WORDS[CAUSES[self.cause]]
 
 
 class SlowHost(NamedTuple):
@@ -278,7 +290,8 @@ def stragglers(model: Model) -> Stragglers:
             continue  # another group held it: it costs nothing by itself
         factor, uniform = _factor(part, one)
         found.append(Suspect(
-            *one, int(part.path_excess[one]), int(total[one]), saved[one], together, _held_up(part, one), factor, uniform
+            *one, int(part.path_excess[one]), int(total[one]), saved[one], together, _held_up(part, one), factor, uniform,
+            _starts_late(part, one),
         ))  # fmt: skip
     return Stragglers(model, peers, path, tuple(found), _slow_hosts(part, total))
 
@@ -349,6 +362,25 @@ def _held_up(part: Stragglers, one: tuple[int, int]) -> int:
     step = calls["step"][rows]
     length = part.model.span_ns / max(len(part.steps), 1)
     return int(sum(int(part.excess[rows[step == n], cause].sum()) > ON_PATH * length for n in part.steps.tolist()))
+
+
+def _starts_late(part: Stragglers, one: tuple[int, int]) -> bool:
+    """Returns whether a suspect is idle before the first collectives of its steps, and as fast as its peers from there on.
+
+    No clock is needed. Loading is no late start, nor is idle time that nobody else has a collective after, to tell it from.
+    """
+    calls, (at, cause) = part.calls, one
+    mine = np.flatnonzero((calls.at == at) & (calls["step"] >= 0) & (part.peers.count > 1))
+    if CAUSES[cause] not in ("host", "other") or not len(mine):
+        return False
+    order = mine[np.lexsort((calls.start[mine], calls["step"][mine]))]
+    first = order[np.append(True, np.diff(calls["step"][order]) != 0)]
+    before = int(part.peers.median_ns[first].sum())
+    excess = part.excess[:, cause]
+    return bool(
+        before <= MOST_BEFORE * int(part.peers.median_ns[mine].sum())
+        and int(excess[first].sum()) >= LATE_START * int(np.maximum(excess[mine], 0).sum()) > 0
+    )
 
 
 def _factor(part: Stragglers, one: tuple[int, int]) -> tuple[float, bool]:

@@ -59,6 +59,8 @@ CURES: Final = {
 """What helps a rank that is late, by cause."""
 ON_HOST: Final = "py-spy dump --pid <pid>, OMP_NUM_THREADS, numactl --cpunodebind  # or give all ranks batches of equal work"
 """The same where its computation runs on the host."""
+BETWEEN_STEPS: Final = "logging, checkpoints and evaluation of this rank alone: in a thread (dcp.async_save), or less often"
+"""The same where it is late at the start of a step."""
 OVERLAP: Final = {
     "TP": "sequence parallelism with --tp-comm-overlap, or torch._inductor.config._micro_pipeline_tp = True",
     "CP": "a ring (cp_comm_type='p2p'), which exchanges the next block while it computes one",
@@ -119,6 +121,22 @@ class RankContext(RuleContext):
             out |= dict.fromkeys((at, host.cause) for at in host.ranks)
         out |= dict.fromkeys((one.at, one.cause) for one in reports.worth(self.job))
         return list(out)
+
+    @cached_property
+    def late(self) -> list[tuple[Suspect, float]]:
+        """Ranks that the others wait for, and what the job saves without each, besides the host and the ranks before it, ns.
+
+        Asked first once slow hosts are reported: what a host is reported for is not reported of its ranks.
+        """
+        job = self.job
+        whole = {(at, host.cause) for host in job.stragglers.hosts[:1] for at in host.ranks if self.reported}
+        found, before = [], float(sum(f.saving for f in self.reported) * job.steps)
+        for one in reports.worth(job):
+            saved = one.together_ns - before
+            if (one.at, one.cause) not in whole and saved >= LEAST * job.model.span_ns:
+                before = one.together_ns
+                found.append((one, saved))
+        return found
 
     def saved(self, transfer_ns: Floats | Ints) -> int:
         """Returns what a step takes less with other transfers. transfer_ns: of each collective of the model's waits, ns."""
@@ -197,16 +215,13 @@ def slow_host(context: RankContext) -> Answer:
 @rule("straggler", page="stragglers", label="Stragglers", color="host")
 def straggler(context: RankContext) -> Answer:
     """Ranks that the others wait for, each with what it saves besides those before it."""
-    job = context.job
-    whole = {(at, host.cause) for host in job.stragglers.hosts[:1] for at in host.ranks if context.reported}
-    found, before = [], float(sum(f.saving for f in context.reported) * job.steps)
-    for one in reports.worth(job):
-        saved = one.together_ns - before
-        if (one.at, one.cause) in whole or saved < LEAST * job.model.span_ns:
-            continue
-        before = one.together_ns
-        found.append(_late(job, one, saved))
-    return found
+    return [_late(context.job, one, saved) for one, saved in context.late if not one.late_start]
+
+
+@rule("late_start", page="stragglers", label="Stragglers", color="host")
+def late_start(context: RankContext) -> Answer:
+    """Ranks that are late at the start of their steps and on time from there on: what they do between steps."""
+    return [_late(context.job, one, saved) for one, saved in context.late if one.late_start]
 
 
 def _cure(job: Job, cause: str) -> str:
@@ -215,12 +230,14 @@ def _cure(job: Job, cause: str) -> str:
 
 
 def _late(job: Job, one: Suspect, saved_ns: float) -> Finding:
-    name, cause = reports.rank_text(job, one.at), CAUSES[one.cause]
+    name = reports.rank_text(job, one.at)
     when = job.stragglers.persistence(one)
     hidden = " Behind the ones before it: alone it would save nothing." if one.saved_ns < LEAST * job.model.span_ns else ""
     return Finding(
-        title=f"R{name[1:]} delays the other ranks: {CAUSE_WORDS[cause]}", evidence=f"{reports.evidence(job, one)}.{hidden}",
-        saving=round(saved_ns / job.steps), fix=_cure(job, cause), candidate=when == "single" and len(job.stragglers.steps) > 1,
+        title=f"R{name[1:]} {'starts its steps late' if one.late_start else f'delays the other ranks: {one.words}'}",
+        evidence=f"{reports.evidence(job, one)}.{hidden}",
+        saving=round(saved_ns / job.steps), fix=BETWEEN_STEPS if one.late_start else _cure(job, CAUSES[one.cause]),
+        candidate=when == "single" and len(job.stragglers.steps) > 1,
     )  # fmt: skip
 
 
@@ -455,10 +472,10 @@ def pipeline_bubble(context: RankContext) -> Answer:
 
 
 _RULES: Final[tuple[Rule[RankContext], ...]] = (
-    slow_host, straggler, uneven_work, slow_link, link_below_peak, small_collectives, uneven_all_to_all, exposed_communication,
+    slow_host, straggler, late_start, uneven_work, slow_link, link_below_peak, small_collectives, uneven_all_to_all, exposed_communication,
     stage_imbalance, pipeline_bubble,
 )  # fmt: skip
 RULES: Final = ids_of(_RULES)
 """Every finding about ranks by its stable name, as in `Finding.rule`."""
-LATE: Final = ("slow_host", "straggler")
+LATE: Final = ("slow_host", "straggler", "late_start")
 """Those that name late ranks."""

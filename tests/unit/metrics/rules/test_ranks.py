@@ -57,6 +57,27 @@ def test_a_slow_host_is_one_finding() -> None:
     assert found["slow_host"].saving == pytest.approx(per_step(slow, replace(slow, stragglers=())), rel=0.05)
 
 
+def test_a_rank_that_starts_its_steps_late_is_not_slow_in_them() -> None:
+    # GIVEN a rank whose host does something else for 4 ms before each step THEN that is what is said, with what the job saves without it
+    late = replace(JOB, stragglers=(Slow(5, "start", 4e6),))
+    found = found_in(late)
+    one = found["late_start"]
+    assert one.title == "Rank 5 on node0 starts its steps late" and "async_save" in one.fix and "straggler" not in found
+    assert "in 4 of 4 steps" in one.evidence and "on time" in one.evidence
+    assert one.saving == pytest.approx(per_step(late, JOB), rel=0.03) and not one.candidate
+    # AND in one step alone it is possible only
+    assert found_in(replace(JOB, stragglers=(Slow(5, "start", 4e6, 2),)))["late_start"].candidate
+    # WHEN the host is late in the middle of steps, or loads before them, or all ranks are late, or clocks are apart, THEN none starts late
+    for cause in ("host", "dataloader"):
+        found = found_in(replace(JOB, stragglers=(Slow(5, cause, 4e6),)))  # type: ignore[arg-type]
+        assert "late_start" not in found and "straggler" in found
+    every = replace(JOB, stragglers=tuple(Slow(rank, "start", 4e6) for rank in range(JOB.world)), offset_ns=5e6)
+    assert not {"late_start", "straggler", "slow_host"} & set(found_in(every))
+    # AND it is told from computing that comes before the first of two collectives of a step only where there is something to tell it by
+    bare = found_in(Job(dp=4, layers=1, steps=4, buckets=1, blocking=True, stragglers=(Slow(2, "start", 3e6),)))
+    assert "late_start" not in bare and "straggler" in bare
+
+
 def test_uneven_data_is_no_late_rank() -> None:
     # GIVEN data of all ranks that differs by 10 % from step to step THEN nobody is late, an even share of it saves; noise of 0.5 % is nothing
     found = found_in(replace(JOB, dp=4, imbalance=0.1))
