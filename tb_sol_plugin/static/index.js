@@ -10175,9 +10175,9 @@ function Flows({ model, d }) {
 				/* @__PURE__ */ a("span", {
 					class: "quiet",
 					children: [
-						into(f) ? "before" : "after",
+						human(Math.abs(f.latency_ns), "ns"),
 						" ",
-						human(Math.abs(f.latency_ns), "ns")
+						into(f) === f.latency_ns >= 0 ? "before" : "later"
 					]
 				})
 			] }))
@@ -10219,6 +10219,8 @@ function Arguments({ d }) {
 // src/sections/timeline/events.tsx
 var PAGE = 200;
 var SETTLES$1 = 200;
+/** Depth up to which names are indented. */
+var DEEPEST = 12;
 function EventTable({ model, why }) {
 	const tracks = model.tracks.value.filter((t) => t.lanes > 0);
 	const [chosen, choose] = d$2(null);
@@ -10260,6 +10262,25 @@ function EventTable({ model, why }) {
 			stop.abort();
 		};
 	}, [key]);
+	const at = model.selected.value;
+	const mine = track && at?.path === track.path && at.start + at.duration >= from && at.start < to ? at : null;
+	A$1(() => {
+		if (!track || !mine || page?.value.events.some((e) => e.start_ns === mine.start && e.duration_ns === mine.duration)) return;
+		const stop = new AbortController();
+		getEvents(model.at, {
+			track: track.track,
+			start_ns: from,
+			end_ns: Math.max(mine.start, from),
+			limit: 1
+		}, stop.signal).then(({ total }) => setOffset(Math.floor(total / PAGE) * PAGE), () => void 0);
+		return () => stop.abort();
+	}, [
+		track?.track,
+		from,
+		to,
+		mine?.start,
+		mine?.duration
+	]);
 	if (!track) return /* @__PURE__ */ a("p", {
 		class: "prose pad",
 		children: "No row of this timeline has events."
@@ -10326,83 +10347,101 @@ function EventTable({ model, why }) {
 function Rows({ model, page, track }) {
 	const most = Math.max(1, ...page?.events.map((e) => e.duration_ns) ?? [1]);
 	const at = model.selected.value;
+	const table = model.names.value;
 	const names = new Map((page?.events ?? []).map((e) => [e.event, e.name]));
+	const scroller = T$1(null);
+	A$1(() => {
+		const [el, row] = [scroller.current, scroller.current?.querySelector("tr.selected")];
+		if (el && row && (row.offsetTop < el.scrollTop + row.offsetHeight || row.offsetTop + row.offsetHeight > el.scrollTop + el.clientHeight)) el.scrollTop = row.offsetTop - el.clientHeight / 2;
+	}, [page, at]);
 	return /* @__PURE__ */ a("div", {
 		class: "tl-table-scroll",
+		ref: scroller,
 		tabIndex: 0,
 		role: "region",
 		"aria-label": `Events of ${track.path}`,
 		children: /* @__PURE__ */ a("table", {
 			class: "table",
-			children: [/* @__PURE__ */ a("thead", { children: /* @__PURE__ */ a("tr", { children: [
-				/* @__PURE__ */ a("th", {
-					scope: "col",
-					class: "num",
-					"aria-sort": "ascending",
-					children: "Start"
-				}),
-				/* @__PURE__ */ a("th", {
-					scope: "col",
-					class: "num",
-					children: "Duration"
-				}),
-				/* @__PURE__ */ a("th", {
-					scope: "col",
-					children: "Name"
-				}),
-				/* @__PURE__ */ a("th", {
-					scope: "col",
-					children: "Inside of"
-				}),
-				/* @__PURE__ */ a("th", {
-					scope: "col",
-					class: "num",
-					children: "Depth"
-				})
-			] }) }), /* @__PURE__ */ a("tbody", { children: page?.events.map((e) => {
-				const on = at?.path === track.path && at.start === e.start_ns && at.duration === e.duration_ns;
-				const parts = humanParts(e.duration_ns, "ns");
-				return /* @__PURE__ */ a("tr", {
-					class: on ? "selected" : "",
-					"aria-selected": on,
-					onClick: () => model.go(e),
-					children: [
-						/* @__PURE__ */ a("td", {
-							class: "num",
-							children: human(e.start_ns, "ns")
-						}),
-						/* @__PURE__ */ a("td", {
-							class: "num",
-							children: [
-								/* @__PURE__ */ a("span", {
-									class: "tl-mini",
-									style: { width: `${Math.max(1, e.duration_ns / most * 60)}px` }
-								}),
-								parts.text,
-								" ",
-								/* @__PURE__ */ a("span", {
-									class: "quiet",
-									children: parts.unit
-								})
-							]
-						}),
-						/* @__PURE__ */ a("td", { children: /* @__PURE__ */ a("button", {
-							type: "button",
-							class: "link code",
-							style: { paddingLeft: `${(e.depth ?? 0) * 10}px` },
-							children: e.name
-						}) }),
-						/* @__PURE__ */ a("td", {
-							class: "code quiet",
-							children: names.get(e.parent ?? -1) ?? (e.depth ? "…" : "")
-						}),
-						/* @__PURE__ */ a("td", {
-							class: "num",
-							children: e.depth ?? e.lane
-						})
-					]
-				});
-			}) })]
+			children: [
+				/* @__PURE__ */ a("colgroup", { children: [
+					/* @__PURE__ */ a("col", { class: "tl-col-time" }),
+					/* @__PURE__ */ a("col", { class: "tl-col-length" }),
+					/* @__PURE__ */ a("col", {}),
+					/* @__PURE__ */ a("col", { class: "tl-col-parent" }),
+					/* @__PURE__ */ a("col", { class: "tl-col-depth" })
+				] }),
+				/* @__PURE__ */ a("thead", { children: /* @__PURE__ */ a("tr", { children: [
+					/* @__PURE__ */ a("th", {
+						scope: "col",
+						class: "num",
+						"aria-sort": "ascending",
+						children: "Start"
+					}),
+					/* @__PURE__ */ a("th", {
+						scope: "col",
+						class: "num",
+						children: "Duration"
+					}),
+					/* @__PURE__ */ a("th", {
+						scope: "col",
+						children: "Name"
+					}),
+					/* @__PURE__ */ a("th", {
+						scope: "col",
+						children: "Inside of"
+					}),
+					/* @__PURE__ */ a("th", {
+						scope: "col",
+						class: "num",
+						children: "Depth"
+					})
+				] }) }),
+				/* @__PURE__ */ a("tbody", { children: page?.events.map((e) => {
+					const on = at?.path === track.path && at.start === e.start_ns && at.duration === e.duration_ns;
+					const parts = humanParts(e.duration_ns, "ns");
+					return /* @__PURE__ */ a("tr", {
+						class: on ? "selected" : "",
+						"aria-selected": on,
+						onClick: () => model.go(e),
+						children: [
+							/* @__PURE__ */ a("td", {
+								class: "num",
+								children: human(e.start_ns, "ns")
+							}),
+							/* @__PURE__ */ a("td", {
+								class: "num",
+								children: [
+									/* @__PURE__ */ a("span", {
+										class: "tl-mini",
+										style: { width: `${Math.max(1, e.duration_ns / most * 60)}px` }
+									}),
+									parts.text,
+									" ",
+									/* @__PURE__ */ a("span", {
+										class: "quiet",
+										children: parts.unit
+									})
+								]
+							}),
+							/* @__PURE__ */ a("td", { children: /* @__PURE__ */ a("button", {
+								type: "button",
+								class: "link code",
+								"data-tip": e.name,
+								style: { paddingLeft: `${Math.min(e.depth ?? 0, DEEPEST) * 10}px` },
+								children: table.shortOf(e.name)
+							}) }),
+							/* @__PURE__ */ a("td", {
+								class: "code quiet",
+								children: table.shortOf(names.get(e.parent ?? -1) ?? (e.depth ? "…" : ""))
+							}),
+							/* @__PURE__ */ a("td", {
+								class: "num",
+								children: e.depth ?? e.lane
+							})
+						]
+					});
+				}) })
+			]
 		})
 	});
 }
@@ -10802,9 +10841,11 @@ var NameTable = class {
 	narrow(id) {
 		return ELEMENTWISE.exec(this.short(id))?.[1] ?? this.short(id);
 	}
+	byName = null;
 	/** The short name of a name. */
 	shortOf(name) {
-		return this.shorts[this.text.indexOf(name)] ?? name;
+		this.byName ??= new Map(Object.entries(this.shorts).map(([id, short]) => [this.at(Number(id)), short]));
+		return this.byName.get(name) ?? name;
 	}
 };
 var NO_NAMES = new NameTable({
@@ -10915,7 +10956,8 @@ function drawSummary(raster, row, rows, tile, view, from, to, paint) {
 	const bucket = 2 ** tile.z;
 	const origin = tile.i * bucket * tile.busy.length;
 	const step = lengthOf(view) / width;
-	const [low, high] = [Math.max(0, Math.floor((from - view.start) / step)), Math.min(width, Math.ceil((to - view.start) / step))];
+	const [first, last] = [Math.max(from, origin), Math.min(to, origin + bucket * tile.busy.length)];
+	const [low, high] = [Math.max(0, Math.floor((first - view.start) / step)), Math.min(width, Math.ceil((last - view.start) / step))];
 	for (let x = low; x < high; x++) {
 		const left = view.start + x * step;
 		const a = Math.max(0, Math.floor((left - origin) / bucket));

@@ -507,6 +507,13 @@ def test_an_outlier_is_named_and_areas_snap_to_phases(serve: Server, view: Calla
     v.frame().wait_for_function(f"(first) => {SURFACE}.model.detail.peek().start_ns > first", arg=first)
     v.frame().get_by_role("button", name="Measure to it").press("Enter")
     assert "gap 500" in v.frame().locator("#tl-live").inner_text()
+    # AND the table opens at the event that is selected, hundreds of events into the view
+    v.frame().locator(".tl").focus()
+    v.page.keyboard.press("l")
+    row = v.frame().locator(".tl-table tr.selected")
+    row.wait_for()
+    assert row.bounding_box()["y"] > v.frame().locator(".tl-table thead").bounding_box()["y"]
+    v.page.keyboard.press("l")
     # AND the outlier is shown by its link
     v.frame().get_by_role("button", name="Show the first").press("Enter")
     assert window(v)[0] <= 0 < window(v)[1] < HOUR / 2

@@ -86,6 +86,13 @@ describe("raster", () => {
     expect(column(0)[9]).toBe(shadeOf(paint, 1, 255));
     expect(column(2).every((p) => p === 0)).toBe(true);
     expect(column(3).every((p) => p === shadeOf(paint, 0, 255))).toBe(true);
+    // AND before the first bucket and past the last one nothing is drawn
+    raster.pixels.fill(0);
+    drawSummary(raster, 0, 10, tile, { start: -1, end: 7 }, -Infinity, Infinity, paint); // two buckets a column
+    expect([0, 1, 2, 3].map((x) => column(x).some((p) => p !== 0))).toEqual([true, true, true, false]);
+    raster.pixels.fill(0);
+    drawSummary(raster, 0, 10, { ...tile, i: 1 }, { start: 0, end: 8 }, -Infinity, Infinity, paint);
+    expect([0, 1, 2, 3].map((x) => column(x).some((p) => p !== 0))).toEqual([false, false, true, true]);
   });
 
   test("GIVEN every color of the palette WHEN ink is chosen THEN its contrast is at least 4.5", () => {

@@ -98,7 +98,7 @@ function Flows({ model, d }: { model: TimelineModel; d: EventDetail }): JSX.Elem
         {d.flows.slice(0, LONG).map((f) => (
           <li>
             <span class="quiet">{text(f)}</span> <button type="button" class="link code" data-tip={out(f) ? "Follow it (])" : into(f) ? "Follow it back ([)" : undefined} onClick={() => model.go({ track: end(f).track, start_ns: end(f).start_ns, duration_ns: end(f).end_ns - end(f).start_ns })}>{end(f).name}</button>{" "}
-            <span class="quiet">{into(f) ? "before" : "after"} {human(Math.abs(f.latency_ns), "ns")}</span>
+            <span class="quiet">{human(Math.abs(f.latency_ns), "ns")} {into(f) === (f.latency_ns >= 0) ? "before" : "later"}</span>
           </li>
         ))}
       </ul>

@@ -28,9 +28,12 @@ export class NameTable {
     return ELEMENTWISE.exec(this.short(id))?.[1] ?? this.short(id);
   }
 
+  private byName: ReadonlyMap<string, string> | null = null;
+
   /** The short name of a name. */
   shortOf(name: string): string {
-    return this.shorts[this.text.indexOf(name)] ?? name;
+    this.byName ??= new Map(Object.entries(this.shorts).map(([id, short]) => [this.at(Number(id)), short]));
+    return this.byName.get(name) ?? name;
   }
 }
 

@@ -86,7 +86,8 @@ export function drawSummary(raster: Raster, row: number, rows: number, tile: Sum
   const bucket = 2 ** tile.z;
   const origin = tile.i * bucket * tile.busy.length;
   const step = lengthOf(view) / width;
-  const [low, high] = [Math.max(0, Math.floor((from - view.start) / step)), Math.min(width, Math.ceil((to - view.start) / step))];
+  const [first, last] = [Math.max(from, origin), Math.min(to, origin + bucket * tile.busy.length)]; // outside of its buckets nothing is known
+  const [low, high] = [Math.max(0, Math.floor((first - view.start) / step)), Math.min(width, Math.ceil((last - view.start) / step))];
   for (let x = low; x < high; x++) {
     const left = view.start + x * step;
     const a = Math.max(0, Math.floor((left - origin) / bucket));
