@@ -67,6 +67,9 @@ class TrendQuery(Query, kw_only=True, frozen=True):
 
 
 MOST_PATTERN: Final = 100
+MANY_RUNS: Final = 100
+FEWER_DRAWS: Final = 400
+"""Draws of the bootstrap for each of more runs than `MANY_RUNS`."""
 FEW: Final = "fewer than 5 steps"
 RUNS: Final = (
     Column("run", "Run", doc="name of the run", show="code"),
@@ -140,22 +143,22 @@ class One:
 def run(workers: Sequence[RecordingReduction[Samples]], files: Sequence[Sidecar], query: TrendQuery) -> Report:
     wanted_of([query.shown])  # BadQuery where there is no such number or kind of row
     every, by_time = _history(workers, query.only, query.pattern)
-    known = [one for one in every if one.value(query.shown) is not None]
+    of_each = [(one, one.value(query.shown)) for one in every]
+    known, values = [one for one, value in of_each if value is not None], [value for _, value in of_each if value is not None]
     label = _label(query.shown)
     notices = _notices(workers, every, known, query, by_time)
     if len(known) < 2:
         why = f"{how_many(len(known), 'run')} here know it" if len(known) != 1 else "one run here knows it"
         return Report(
             analysis="trend", title="History", headline=f"{label}: a history takes two runs or more, and {why}.", notices=notices,
-            sections=[_runs(known, [], query.shown)],
+            sections=[_runs(known, values, [], query.shown)],
         )  # fmt: skip
-    values = [one.value(query.shown) or 0.0 for one in known]
     changes = changes_of(values)
     causes = [_cause(known[c.at - 1], known[c.at]) for c in changes]
     return Report(
         analysis="trend", title="History", headline=_headline(known, values, changes, causes, query.shown), notices=notices,
         sections=[_tiles(known, values, changes, query.shown), _figure(known, values, changes, query.shown),
-                  *([_changes(known, changes, causes, query.shown)] if changes else []), _runs(known, changes, query.shown)],
+                  *([_changes(known, changes, causes, query.shown)] if changes else []), _runs(known, values, changes, query.shown)],
     )  # fmt: skip
 
 
@@ -233,25 +236,24 @@ def _parts(count: int, changes: Sequence[Changed]) -> list[int]:
     return [sum(c.at <= i for c in changes) for i in range(count)]
 
 
-def _runs(known: Sequence[One], changes: Sequence[Changed], metric: str) -> TableSection:
+def _runs(known: Sequence[One], values: Sequence[float], changes: Sequence[Changed], metric: str) -> TableSection:
     rows: list[dict[str, Scalar]] = []
-    before: One | None = None
-    for one, part in zip(known, _parts(len(known), changes), strict=True):
-        value = one.value(metric) or 0.0
+    before: tuple[Side, C.Values] | None = None
+    for one, value, part in zip(known, values, _parts(len(known), changes), strict=True):
+        side, steps = Side(one.run, [one.samples]), one.steps(metric)
         row: dict[str, Scalar] = {
             "run": one.run, "value": _text(value, metric), "change": None, "low": None, "high": None, "verdict": None,
-            "samples": len(one.steps(metric)), "worker": one.worker, "workers": one.workers, "place": one.place or None, "part": part + 1,
+            "samples": len(steps), "worker": one.worker, "workers": one.workers, "place": one.place or None, "part": part + 1,
             "number": value,
         }  # fmt: skip
         if before is not None:
-            sides = [[o.steps(metric)] for o in (before, one)]
-            both = Side(before.run, [before.samples]), Side(one.run, [one.samples])
-            found = changed(metric, sides[0], sides[1], both)
+            draws = FEWER_DRAWS if len(known) > MANY_RUNS else 0
+            found = changed(metric, [before[1]], [steps], (before[0], side), draws=draws)
             verdict = C.seen(C.turned(found) if is_rate(metric) else found, least=1 if is_exact(metric) else C.LEAST_STEPS)
             few = verdict == "unknown"
             row |= {"change": found.change, "verdict": verdict, "low": None if few else found.low, "high": None if few else found.high}
         rows.append(row)
-        before = one
+        before = side, steps
     frame = pd.DataFrame(rows, columns=[c.name for c in RUNS], dtype=object)
     links = {str(i): Link("overview", {"run": one.run, "worker": one.worker}) for i, one in enumerate(known)}
     return make_table("runs", "Runs", frame, RUNS, key="run", row_links=links, subtitle="in order", empty="No run here knows it.")

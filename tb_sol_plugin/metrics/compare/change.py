@@ -117,12 +117,12 @@ def noise_between_runs(runs: Sequence[Values], floor: float = RUN_NOISE) -> floa
     return max(float(medians.std(ddof=1) / medians.mean()), LEAST_RUN_NOISE)
 
 
-def drawn_rates(runs: Sequence[Values], weights: Sequence[Values], random: np.random.Generator) -> Values:
+def drawn_rates(runs: Sequence[Values], weights: Sequence[Values], random: np.random.Generator, draws: int = DRAWS) -> Values:
     """Returns the weighted mean over all steps of a side, drawn again and again within each of its runs."""
-    above, below = np.zeros(DRAWS), np.zeros(DRAWS)
+    above, below = np.zeros(draws), np.zeros(draws)
     for run, weight in zip(runs, weights, strict=True):
         if len(run):
-            steps = drawn_steps(len(run), DRAWS, random)
+            steps = drawn_steps(len(run), draws, random)
             above += (run * weight)[steps].sum(1)
             below += weight[steps].sum(1)
     return np.asarray(above / below, np.float64)
@@ -130,13 +130,13 @@ def drawn_rates(runs: Sequence[Values], weights: Sequence[Values], random: np.ra
 
 def change_of(
     a: Sequence[Values], b: Sequence[Values], *, floor: float = RUN_NOISE, between: float | None = None, fixed: bool = False,
-    weights: tuple[Sequence[Values], Sequence[Values]] | None = None,
+    weights: tuple[Sequence[Values], Sequence[Values]] | None = None, draws: int = 0,
 ) -> Change:  # fmt: skip
     """Returns how the median changed from side A to side B; each a value per step (any unit), per run.
 
     floor: noise from run to run where a side has too few runs to show it; the larger one of both sides counts. between: that noise where
     it is known. fixed: A is a number that somebody committed, which has no noise of its own. weights: of rates, what each value was
-    divided by, of both sides: it is then the change of sum over sum.
+    divided by, of both sides: it is then the change of sum over sum. draws: of the bootstrap; 0: `DRAWS`.
     """
     found = exactly(a, b, weights)
     if found.change is None or (found.a == 0 and found.b == 0):
@@ -144,13 +144,13 @@ def change_of(
     change = found.change
     random = np.random.default_rng(SEED)
     if weights is None:
-        drawn_a, drawn_b = (drawn_medians(_recorded(side), random) for side in (a, b))
+        drawn_a, drawn_b = (drawn_medians(_recorded(side), random, draws or DRAWS) for side in (a, b))
     else:
-        drawn_a, drawn_b = (drawn_rates(side, of, random) for side, of in zip((a, b), weights, strict=True))
+        drawn_a, drawn_b = (drawn_rates(side, of, random, draws or DRAWS) for side, of in zip((a, b), weights, strict=True))
     a, b = (_recorded(side) for side in (a, b))
-    ratio = drawn_b / np.where(drawn_a == 0, np.nan, drawn_a) - 1
+    some = drawn_a != 0
     tail = (100 - CONFIDENCE) / 2
-    low, high = np.nanpercentile(ratio, [tail, 100 - tail])
+    low, high = np.percentile(drawn_b[some] / drawn_a[some] - 1, [tail, 100 - tail])
     noise = between if between is not None else max(noise_between_runs(a, floor), noise_between_runs(b, floor))
     width = NORMAL * noise * float(np.sqrt((0 if fixed else 1 / len(a)) + 1 / len(b)))
     half = float(np.hypot((high - low) / 2, width))

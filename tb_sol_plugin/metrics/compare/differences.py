@@ -144,14 +144,14 @@ def _is_new(metric: Metric, ours: Sequence[Values], theirs: Sequence[Values]) ->
 
 def changed(
     name: str, ours: Sequence[Values], theirs: Sequence[Values], sides: tuple[Side, Side], *, floor: float = C.RUN_NOISE,
-    between: float | None = None,
+    between: float | None = None, draws: int = 0,
 ) -> Change:  # fmt: skip
     """Returns how a metric, or the time of a row, changed. ours, theirs: its values on both sides. between: known noise from run to run."""
     if name in METRICS and METRICS[name].exact:
         return C.exactly(ours, theirs)
     weights = [side.weights(name) for side in sides]
     both = (weights[0], weights[1]) if weights[0] is not None and weights[1] is not None else None
-    return C.change_of(ours, theirs, floor=floor, between=between, weights=both)
+    return C.change_of(ours, theirs, floor=floor, between=between, weights=both, draws=draws)
 
 
 # -- Rows -------------------------------------------------------------------------------------------------------------

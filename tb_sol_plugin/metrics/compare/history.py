@@ -125,8 +125,24 @@ def _largest(values: Values, random: np.random.Generator, level: float) -> tuple
     for _ in range(0, PERMUTATIONS, AT_ONCE):
         shuffled = random.permuted(np.tile(ranks, (AT_ONCE, 1)), axis=1)
         more += int((_scores(shuffled, start, end).max(axis=1) >= own[best] - 1e-12).sum())
+        if more > level * (PERMUTATIONS + 1):  # chance explains it, whatever the other orders say
+            return [], (1 + more) / (PERMUTATIONS + 1)
     p = (1 + more) / (PERMUTATIONS + 1)
-    return ([int(at) for at in (start[best], end[best]) if 0 < at < n] if p <= level else []), p
+    return ([at for at in _to_the_run(ranks, int(start[best]), int(end[best])) if 0 < at < n] if p <= level else []), p
+
+
+def _to_the_run(ranks: Values, start: int, end: int) -> tuple[int, int]:
+    """Returns the ends of a stretch at the runs at which it differs most: of a long history not every length was tried."""
+    n = len(ranks)
+    if n <= EVERY_LENGTH:
+        return start, end
+    if start:
+        places = np.arange(LEAST_PART, end - LEAST_PART + 1)
+        start = int(places[_scores(ranks[None], places, np.full(len(places), end))[0].argmax()])
+    if end < n:
+        places = np.arange(start + LEAST_PART, n - LEAST_PART + 1)
+        end = int(places[_scores(ranks[None], np.full(len(places), start), places)[0].argmax()])
+    return start, end
 
 
 def _stretches(n: int) -> tuple[Places, Places]:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+import numpy as np
 import pytest
 
 import tb_sol_plugin as sol
+from tb_sol_plugin.analyses.compare import trend as T
 from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.metrics.compare import change as C
+from tb_sol_plugin.metrics.compare.samples import Samples
+from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.report import FigureSection, Report, TableSection
 from tests.support.compared import Job, trace
 
@@ -92,3 +98,27 @@ def test_a_regular_expression_chooses_and_orders_runs(logdir: Path) -> None:
         history(logdir, pattern="nightly-(")
     with pytest.raises(BadQuery, match="invalid perl operator"):
         history(logdir, pattern=r"(?<=nightly)-\d")
+
+
+def test_many_runs_are_read_from_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN 1,000 runs of which the last 399 are 10 % slower, as they were reduced before WHEN their history is made THEN no recording is opened,
+    # each run has its interval, from fewer draws, and the one that changed it is found
+    steps = np.random.default_rng(2).normal(1e6, 5e3, (1_000, 8))
+    steps[601:] *= 1.1
+    runs = [
+        RecordingReduction("worker0", "1", f"run-{i}", "read", run=f"run-{i}", body=lambda i=i: msgspec.msgpack.encode(one(steps[i], i)),
+                           decode=msgspec.msgpack.Decoder(Samples).decode)
+        for i in range(1_000)
+    ]  # fmt: skip
+    drawn: list[int] = []
+    draw = C.drawn_steps
+    monkeypatch.setattr(C, "drawn_steps", lambda count, draws, random: drawn.append(draws) or draw(count, draws, random))
+    found = T.run(runs, [], T.TrendQuery())
+    assert found.facts["runs"] == 1_000 and found.table("changes")["at_run"].tolist() == ["run-601"]
+    assert found.table("runs")["verdict"][601] == "worse" and drawn.count(T.FEWER_DRAWS) == 2 * 999
+
+
+def one(steps: np.ndarray, place: int) -> Samples:
+    """A run of steps of some lengths."""
+    times = tuple(int(v) for v in steps.tolist())
+    return Samples("kineto", tuple(range(len(times))), {"step_time": times}, {}, (), {}, 0, None, {}, began_ns=1_000 * place)

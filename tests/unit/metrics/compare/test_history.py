@@ -73,3 +73,10 @@ def test_what_a_pattern_finds_in_names() -> None:
     # AND numbers sort as numbers, unless one is none
     assert sorted(["10", "9", "-1.5"], key=dict(zip(["10", "9", "-1.5"], H.in_order(["10", "9", "-1.5"]), strict=True)).__getitem__) == ["-1.5", "9", "10"]
     assert H.in_order(["10", "x"]) == [(0.0, "10"), (0.0, "x")]
+
+
+def test_a_change_of_a_long_history_is_found_at_its_run() -> None:
+    # GIVEN 400 runs with a stretch of other ones, of a length that is not tried THEN both of its ends are found at their runs
+    values = np.random.default_rng(5).normal(100, 0.5, 400)
+    values[143:220] += 8
+    assert [c.at for c in H.changes_of(values.tolist())] == [143, 220]
