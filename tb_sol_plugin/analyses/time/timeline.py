@@ -72,9 +72,9 @@ def run(capture: Capture, query: TimelineQuery) -> Report:
     }
     opened = [] if where.whole and not far else list(window)
     chosen = select(shown, *window, everything(shown))
-    frame = chosen.busy()
-    of = [shown.tracks[i] for i in frame["track"]]
-    frame = frame.assign(detail=[t.detail for t in of], lanes=[t.lanes for t in of], launches=[t.launches for t in of])
+    rows = chosen.busy()
+    of = [shown.tracks[i] for i in rows["track"]]
+    rows |= {"detail": [t.detail for t in of], "lanes": [t.lanes for t in of], "launches": [t.launches for t in of]}
     headline = _headline(capture, where.label, chosen)
     chosen.let_go()
     return Report(
@@ -85,7 +85,7 @@ def run(capture: Capture, query: TimelineQuery) -> Report:
             TimelineSection(
                 id="timeline", title="", start_ns=opened[0] if opened else None, end_ns=opened[1] if opened else None, weight="full"
             ),
-            make_table("track_list", "Rows", frame, TRACKS, sort=Sort("busy_ns"), span=8, empty="No thread and no stream is busy."),
+            make_table("track_list", "Rows", rows, TRACKS, sort=Sort("busy_ns"), span=8, empty="No thread and no stream is busy."),
             make_facts(
                 "numbers", "Numbers", values, FACTS, span=4, hidden=[n for n in ("overflow_events", "outliers") if not values[n]],
             ),
@@ -101,7 +101,6 @@ def _headline(capture: Capture, label: str, chosen: Selection) -> str:
         return f"{label}: {human(length, 'ns')} of host activity; no device activity was recorded."
     gaps = chosen.gaps()
     text = f"{label}: the {word} is busy for **{human(busy / length, 'ratio')}** of {human(length, 'ns')}"
-    if len(gaps) and gaps["host_event"].iloc[0]:
-        longest = human(int(gaps["duration_ns"].iloc[0]), "ns")
-        return f"{text}; its longest gap is {longest}, while the host is in `{gaps['host_event'].iloc[0]}`."
+    if gaps["start_ns"] and gaps["host_event"][0]:
+        return f"{text}; its longest gap is {human(gaps['duration_ns'][0], 'ns')}, while the host is in `{gaps['host_event'][0]}`."
     return text + "."

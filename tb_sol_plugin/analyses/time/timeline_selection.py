@@ -5,10 +5,9 @@ Times are cut to the window. Device time is a union over the chosen streams; gro
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
-import pandas as pd
 
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.time.breakdown import device_word
@@ -151,7 +150,7 @@ def run(capture: Capture, query: SelectionQuery) -> Report:
     )
 
 
-def _values(chosen: Selection, gaps: pd.DataFrame) -> dict[str, Scalar]:
+def _values(chosen: Selection, gaps: dict[str, list[Any]]) -> dict[str, Scalar]:
     length = chosen.end - chosen.begin
     streams = any(chosen.timeline.tracks[t].kind == "stream" for t in chosen.tracks)
     layers = chosen.device_layers
@@ -159,7 +158,7 @@ def _values(chosen: Selection, gaps: pd.DataFrame) -> dict[str, Scalar]:
     busy = compute + communication + copies
     known: dict[str, Scalar] = {
         "compute_ns": compute, "communication_ns": communication, "copies_ns": copies, "idle_ns": length - busy, "device_busy_ns": busy,
-        "device_idle_ns": length - busy, "largest_gap_ns": int(gaps["duration_ns"].max()) if len(gaps) else 0,
+        "device_idle_ns": length - busy, "largest_gap_ns": max(gaps["duration_ns"], default=0),
     }  # fmt: skip
     return {
         **(known if streams else dict.fromkeys(known)),
@@ -196,20 +195,20 @@ def _facts(values: dict[str, Scalar]) -> FactsSection:
 
 
 def _groups(chosen: Selection, by: Literal["name", "category", "track"]) -> TableSection:
-    frame = chosen.groups(by)
-    left = len(frame) - MOST_GROUPS
-    frame = frame.head(MOST_GROUPS)
-    category, group = frame["category"].to_numpy(), frame["group"].tolist()
+    every = chosen.groups(by)
+    left = len(every["group"]) - MOST_GROUPS
+    frame = {name: column[:MOST_GROUPS] for name, column in every.items()}
+    category, group = frame["category"], frame["group"].tolist()
     text, tracks = chosen.timeline.events.names.text, chosen.timeline.tracks
     kinds = [CATEGORIES[c] for c in category.tolist()]
     names = [text[i] if by == "name" else CATEGORIES[i][1] if by == "category" else tracks[i].path for i in group]
     host = ((category >= OPERATOR) & (category <= OTHER)).tolist()
     columns = {
-        **{c: frame[c].to_numpy() for c in ("count", "total_ns", "self_ns", "mean_ns", "min_ns", "p50_ns", "p95_ns", "max_ns")},
+        **{c: frame[c] for c in ("count", "total_ns", "self_ns", "mean_ns", "min_ns", "p50_ns", "p95_ns", "max_ns")},
         "name": names,
         "category": [kind for kind, _, _ in kinds],
         "color": [SHOWN[i][2] for i in (chosen.timeline.events.names.shown[group] if by == "name" else category).tolist()],
-        "share": frame["total_ns"].to_numpy() / (chosen.end - chosen.begin),
+        "share": frame["total_ns"] / (chosen.end - chosen.begin),
         "device_total_ns": [ns if known else None for ns, known in zip(frame["device_total_ns"].tolist(), host, strict=True)],
     }
     return make_table(
@@ -226,12 +225,11 @@ def _link(category: str, name: str) -> Link:
     return Link(found, {} if found == "memcpy" else {"find": name}, "Open its page")
 
 
-def _gaps(gaps: pd.DataFrame) -> TableSection | None:
-    if not len(gaps):
+def _gaps(gaps: dict[str, list[Any]]) -> TableSection | None:
+    if not gaps["start_ns"]:
         return None
-    times = {c: gaps[c].to_numpy() for c in ("device", "start_ns", "duration_ns")}
-    texts = {c: [text or None for text in gaps[c].tolist()] for c in ("host_event", "host_thread")}
-    return make_table("gaps", "Longest gaps", {**times, **texts}, GAPS, sort=Sort("duration_ns"),
+    texts = {c: [text or None for text in gaps[c]] for c in ("host_event", "host_thread")}
+    return make_table("gaps", "Longest gaps", {**gaps, **texts}, GAPS, sort=Sort("duration_ns"),
                       subtitle="no chosen stream of the device is busy",
                       timeline=OnTimeline("start_ns", "start_ns", "duration_ns"))  # fmt: skip
 
@@ -241,5 +239,5 @@ def _busy(chosen: Selection) -> TableSection:
 
 
 def _counters(chosen: Selection) -> TableSection | None:
-    frame = chosen.counters()
-    return make_table("counters", "Counters", frame, COUNTERS) if len(frame) else None
+    rows = chosen.counters()
+    return make_table("counters", "Counters", rows, COUNTERS) if rows["counter"] else None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
-import pandas as pd
+import numpy.typing as npt
 
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.time import breakdown
@@ -22,6 +22,8 @@ from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Rows
 
 GroupBy = Literal["name", "category", "track"]
+Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
+"""A table by column. Making a DataFrame of a few rows takes as long as adding up what is in them."""
 MOST_GAPS: Final = 20
 MOST_MADE: Final = 8
 """Sums of everything that are remembered: by name, kind and track, and of some choices of tracks."""
@@ -156,7 +158,7 @@ class Selection:
         found = [self._covered(t) for t in self.tracks if self.timeline.tracks[t].kind == "thread"]
         return iv.length(iv.union(*(np.concatenate([np.zeros(0, np.int64), *(one[k] for one in found)]) for k in (0, 1))))
 
-    def groups(self, by: GroupBy) -> pd.DataFrame:
+    def groups(self, by: GroupBy) -> Columns:
         """Returns one row per name, kind of work or track: count, sums and distribution of the times. Those of everything are made once."""
         if not self._is_whole:
             return self._groups(by)
@@ -167,9 +169,11 @@ class Selection:
             if len(made) >= MOST_MADE:
                 made.clear()
             found = made[key] = self._groups(by)
-        return found.copy()
+            for column in found.values():
+                column.flags.writeable = False
+        return found
 
-    def _groups(self, by: GroupBy) -> pd.DataFrame:
+    def _groups(self, by: GroupBy) -> Columns:
         events = self.timeline.events
         names = events.names
         wide = {"name": len(names.text), "category": len(CATEGORIES), "track": len(self.timeline.tracks)}[by]
@@ -193,21 +197,19 @@ class Selection:
         groups = groups[np.lexsort((-sums.count[groups], -sums.total[groups]))]
         count, total = sums.count[groups], sums.total[groups]
         category = names.category if by == "name" else np.arange(wide) if by == "category" else kinds.reshape(wide, -1).argmax(axis=1)
-        return pd.DataFrame(
-            {
-                "group": groups,
-                "count": count,
-                "total_ns": total,
-                "self_ns": sums.own[groups],
-                "mean_ns": np.round(total / np.maximum(count, 1)).astype(np.int64),
-                "min_ns": sums.low[groups],
-                "p50_ns": p50[groups],
-                "p95_ns": p95[groups],
-                "max_ns": sums.high[groups],
-                "device_total_ns": sums.inside[groups],
-                "category": category[groups].astype(np.uint8),
-            }
-        )
+        return {
+            "group": groups,
+            "count": count,
+            "total_ns": total,
+            "self_ns": sums.own[groups],
+            "mean_ns": np.round(total / np.maximum(count, 1)).astype(np.int64),
+            "min_ns": sums.low[groups],
+            "p50_ns": p50[groups],
+            "p95_ns": p95[groups],
+            "max_ns": sums.high[groups],
+            "device_total_ns": sums.inside[groups],
+            "category": category[groups].astype(np.uint8),
+        }
 
     def _times(self, table: str) -> grouped.Times:
         """Returns the times of a table's rows; of host events also what is inside of each: host events, and device time launched there."""
@@ -221,14 +223,15 @@ class Selection:
         own = None if self.clip else tree.self_time(start, duration, parent)
         return grouped.Times(start, duration, grouped.Inside(parent, last, at, before), own)
 
-    def busy(self) -> pd.DataFrame:
-        """Returns one row per chosen track: events, union of their time, its share of the window."""
-        rows = []
-        for track in self.tracks:
-            busy = iv.length(self._covered(track))
-            one = self.timeline.tracks[track]
-            rows.append((track, one.path, one.kind, self.counts[track], busy, busy / max(self.end - self.begin, 1)))
-        return pd.DataFrame(rows, columns=["track", "path", "kind", "events", "busy_ns", "busy_share"])
+    def busy(self) -> dict[str, list[Any]]:
+        """Returns one row per chosen track, by column: events, union of their time, its share of the window."""
+        tracks = [self.timeline.tracks[track] for track in self.tracks]
+        busy = [iv.length(self._covered(track)) for track in self.tracks]
+        return {
+            "track": list(self.tracks), "path": [t.path for t in tracks], "kind": [t.kind for t in tracks],
+            "events": [self.counts[track] for track in self.tracks], "busy_ns": busy,
+            "busy_share": [ns / max(self.end - self.begin, 1) for ns in busy],
+        }  # fmt: skip
 
     def let_go(self) -> None:
         """Forgets what was gathered; of everything, as many ids and times as there are events, whose memory goes back to the system."""
@@ -237,8 +240,11 @@ class Selection:
         if self._is_whole:
             give_back()
 
-    def gaps(self) -> pd.DataFrame:
-        """Returns the longest stretches of the window in which no chosen stream of a device is busy, and what the host does meanwhile."""
+    def gaps(self) -> dict[str, list[Any]]:
+        """Returns the longest stretches of the window in which no chosen stream of a device is busy, and what the host does meanwhile.
+
+        A row each, by column, the longest first; "" where no host event is over it.
+        """
         found: list[tuple[int, Ints, Ints]] = []
         device = self.timeline.capture.device["device"].to_numpy()
         base = self.timeline.events.base("device")
@@ -254,8 +260,10 @@ class Selection:
         best = np.lexsort((start, start - end))[:MOST_GAPS]
         start, end = start[best], end[best]
         meanwhile = self._host_over((start + end) // 2)
-        texts = {c: pd.Series([one[i] for one in meanwhile], dtype=object) for i, c in enumerate(("host_event", "host_thread"))}
-        return pd.DataFrame({"device": number_of[best], "start_ns": start, "duration_ns": end - start, **texts})
+        return {
+            "device": number_of[best].tolist(), "start_ns": start.tolist(), "duration_ns": (end - start).tolist(),
+            "host_event": [name for name, _ in meanwhile], "host_thread": [thread for _, thread in meanwhile],
+        }  # fmt: skip
 
     def _host_over(self, times: Ints) -> list[tuple[str, str]]:
         """Returns the innermost host event at each time, and its thread, of the threads that launch most; "" outside of all."""
@@ -274,18 +282,18 @@ class Selection:
                     out[place] = (column_text(host, "name", row), track.label)
         return out
 
-    def counters(self) -> pd.DataFrame:
-        """Returns one row per counter: first, last, lowest and highest value in the window."""
-        rows = []
+    def counters(self) -> dict[str, list[Any]]:
+        """Returns one row per counter, by column: first, last, lowest and highest value in the window."""
+        rows: list[tuple[str | float, ...]] = []
         for one in self.timeline.series:
             low, high = (int(i) for i in np.searchsorted(one.time_ns, (self.begin, self.end), "left"))
             value = one.value[max(low - 1, 0) : high]
             if len(value):
                 where = f"GPU {one.device}" if one.device >= 0 else ""
                 label = f"{where} {one.label}".strip()
-                rows.append((label, one.unit, *(float(x) for x in (value[0], value[-1], value.min(), value.max()))))
-        frame = pd.DataFrame(rows, columns=["counter", "unit", "first", "last", "min", "max"])
-        return frame.assign(delta=frame["last"] - frame["first"])
+                first, last = float(value[0]), float(value[-1])
+                rows.append((label, one.unit, first, last, float(value.min()), float(value.max()), last - first))
+        return {name: [row[i] for row in rows] for i, name in enumerate(("counter", "unit", "first", "last", "min", "max", "delta"))}
 
 
 def select(timeline: Timeline, begin: int, end: int, tracks: Sequence[int], *, clip: bool = True) -> Selection:

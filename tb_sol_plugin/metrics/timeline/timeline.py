@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.timeline import kept
@@ -55,7 +54,7 @@ class Timeline:
         self._levels: tuple[Level, ...] | None = None
         self._summaries: dict[int, Summary] = {}
         self._groups: dict[int, list[Track]] = {}
-        self.made: dict[object, pd.DataFrame] = {}
+        self.made: dict[object, Mapping[str, npt.NDArray[Any]]] = {}
         """What was added up of everything, by what it is of."""
         self.arranged: Arranged
         if base is not None:

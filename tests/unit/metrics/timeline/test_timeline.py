@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tb_sol_plugin import ingest
@@ -215,15 +216,17 @@ def test_a_selection_adds_up_what_lies_in_it(shown: Timeline) -> None:
     # GIVEN 2,500 to 8,100 on everything: 4,500 ns of gemm, the copy inside that, 100 ns of another kernel
     chosen = select(shown, 2_500, 8_100, everything(shown))
     assert chosen.device_layers.busy_ns == 4_600
-    groups = chosen.groups("name").assign(name=lambda f: [shown.events.names.text[i] for i in f["group"]]).set_index("name")
+    groups = pd.DataFrame(chosen.groups("name")).assign(name=lambda f: [shown.events.names.text[i] for i in f["group"]]).set_index("name")
     assert groups.loc["gemm", ["count", "total_ns", "max_ns"]].tolist() == [1, 4_500, 4_500]
     assert groups.loc["ProfilerStep#3", ["total_ns", "self_ns"]].tolist() == [5_600, 5_600 - 1_600]
     # AND whole events where they are not to be cut
     assert select(shown, 2_500, 8_100, everything(shown), clip=False).groups("name")["total_ns"].max() == 10_000
     # AND the gap between the kernels, with the host event over it
-    assert chosen.gaps()[["start_ns", "duration_ns", "host_event"]].to_numpy().tolist() == [[7_000, 1_000, "ProfilerStep#3"]]
+    gaps = chosen.gaps()
+    assert (gaps["start_ns"], gaps["duration_ns"], gaps["host_event"]) == ([7_000], [1_000], ["ProfilerStep#3"])
     # AND memory: what was there before, what changed
-    assert chosen.counters()[["counter", "first", "last", "delta"]].to_numpy().tolist()[0] == ["GPU 0 memory allocated", 512.0, 0.0, -512.0]
+    counters = chosen.counters()
+    assert [counters[c][0] for c in ("counter", "first", "last", "delta")] == ["GPU 0 memory allocated", 512.0, 0.0, -512.0]
 
 
 def test_what_everything_adds_up_to_is_made_once(shown: Timeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +235,8 @@ def test_what_everything_adds_up_to_is_made_once(shown: Timeline, monkeypatch: p
     groups = Selection._groups
     monkeypatch.setattr(Selection, "_groups", lambda self, by: made.append(by) or groups(self, by))
     first = select(shown, 0, shown.span_ns, everything(shown)).groups("name")
-    first.loc[0, "count"] = -1  # what was handed out is the caller's own
+    with pytest.raises(ValueError, match="read-only"):
+        first["count"][0] = -1  # what was handed out is everyone's
     second = select(shown, -5, shown.span_ns + 7, everything(shown)).groups("name")
     assert made == ["name"] and second["count"].min() == 1 and second["count"].sum() == sum(shown.tracks[t].events for t in everything(shown))
     # AND other tracks, other groups and a part are others
@@ -302,7 +306,7 @@ def test_groups_of_any_window_are_those_of_plain_loops(tmp_path: Path, clip: boo
     parent, name = host["parent"].tolist(), host["name"].astype(str).tolist()
     for low in range(0, 20_000, 650):
         for high in (low + 300, low + 3_000, 25_000):
-            got = select(one, low, high, everything(one), clip=clip).groups("name")
+            got = pd.DataFrame(select(one, low, high, everything(one), clip=clip).groups("name"))
             want: dict[str, list[int]] = {}
             for i, (a, b) in enumerate(zip(start, end, strict=True)):
                 if a >= high or b <= low:
@@ -319,6 +323,7 @@ def test_groups_of_any_window_are_those_of_plain_loops(tmp_path: Path, clip: boo
             rows = {one.events.names.text[g]: r for g, *r in got[["group", "count", "total_ns", "self_ns", "min_ns", "max_ns"]].values.tolist()}
             assert {k: v for k, v in rows.items() if k != "gemm"} == want, (low, high)
             # AND a thread is busy in every ns that one of its events covers
-            busy = select(one, low, high, everything(one), clip=True).busy().set_index("kind")["busy_ns"]["thread"]
+            found_busy = select(one, low, high, everything(one), clip=True).busy()
+            busy = found_busy["busy_ns"][found_busy["kind"].index("thread")]
             covered = {ns for a, b in zip(start, end, strict=True) for ns in range(max(a, low) // 50, -(-min(b, high) // 50))}
             assert busy == 50 * len(covered), (low, high)
