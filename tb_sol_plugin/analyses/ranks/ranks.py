@@ -168,7 +168,7 @@ def heat_values(job: Job, what: str) -> pd.DataFrame:
     if what == "step":
         return pd.DataFrame({"at": at, "step": step, "value": length.astype(np.float64)})
     if what == "excess":
-        excess, calls = job.stragglers.excess, job.stragglers.calls
+        excess, calls = job.stragglers.new_excess, job.stragglers.calls
         each = excess.sum(axis=1) - excess[:, CAUSES.index("comm")]
         known = job.stragglers.peers.count > 1
     else:

@@ -21,7 +21,7 @@ from tb_sol_plugin.metrics.ranks.own_time import CAUSES
 from tb_sol_plugin.metrics.ranks.replay import Model
 from tb_sol_plugin.metrics.ranks.summary import RECV, SEND
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Floats, Ints
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 from tb_sol_plugin.tables.grouped import quantiles
 
 Persistence: TypeAlias = Literal["systematic", "intermittent", "single"]
@@ -55,7 +55,8 @@ class Peers:
     """What peers do at the same place of the program: of each call the median own time by cause, the mean of its computation, ns, and of
     how many calls.
 
-    Peers are ranks with groups of the same descriptions and sizes, at the same place of a pipeline. role: of each rank.
+    Peers are ranks with groups of the same descriptions and sizes, at the same place of a pipeline. role: of each rank. Own times are set
+    against those that begin at the same place of the program, where two ranks have such.
     """
 
     role: Ints
@@ -124,11 +125,38 @@ def peers_of(calls: Calls) -> Peers:
     description = np.array([texts.setdefault(g.description, len(texts)) for g in calls.groups] + [-1], np.int64)
     place = _ordinals(calls, step)
     columns = [role[calls.at], step + 1, place, kind, description[calls["group"]] + 1]
+    median, mean, count = _medians(calls, columns)
+    pred = calls["pred_row"]
+    alike, _, of_alike = _medians(calls, [*columns, np.where(pred >= 0, place[pred], -1) + 1, np.where(pred >= 0, step[pred], -1) + 1])
+    known = of_alike > 1
+    median[known] = alike[known]
+    return Peers(role, _continued(calls, median, known), mean, count)
+
+
+def _medians(calls: Calls, columns: list[Ints]) -> tuple[Ints, Floats, Ints]:
+    """Returns the median of own times, the mean of computation, and how many calls there are, of calls that are alike in some columns."""
     code, first = arrays.factorize(columns) if len(calls) else (np.zeros(0, np.int64), np.zeros(0, np.int64))
     count = np.bincount(code, minlength=len(first))
     median = [quantiles(code.astype(np.int32), calls.own[:, i].copy(), count, (0.5,))[0][code] for i in range(len(CAUSES))]
     mean = np.bincount(code, calls.own[:, CAUSES.index("kernel")], len(first)) / np.maximum(count, 1)
-    return Peers(role, np.stack(median, axis=1), mean[code], count[code])
+    return np.stack(median, axis=1), mean[code], count[code]
+
+
+def _continued(calls: Calls, median: Ints, known: Mask) -> Ints:
+    """Returns medians of peers; of a call whose own time begins elsewhere than theirs (not known) by the call before it.
+
+    A rank that comes last waits for none of the reductions of its gradients, its peers for the last ones: their own time begins later.
+    """
+    order = np.lexsort((calls.own.sum(axis=1), calls["pred_row"], calls.at))
+    opens = np.ones(len(order), np.bool_)
+    opens[1:] = (np.diff(calls.at[order]) != 0) | (np.diff(calls["pred_row"][order]) != 0)
+    begin = np.maximum.accumulate(np.where(opens, np.arange(len(order)), 0))
+    last = np.maximum.accumulate(np.where(known[order], np.arange(len(order)), -1))
+    some = ~known[order] & (last >= begin)
+    rows, before = order[some], order[last[some]]
+    out = median.copy()
+    out[rows] = np.maximum(calls.own[rows] - (calls.own[before] - median[before]), 0)
+    return out
 
 
 def _roles(calls: Calls) -> Ints:
@@ -232,6 +260,11 @@ class Stragglers:
         return self.peers.excess(self.calls)
 
     @cached_property
+    def new_excess(self) -> Ints:
+        """The part of it that no call of its rank before has: what is summed over calls is counted once."""
+        return once(self.calls, self.excess)
+
+    @cached_property
     def path_excess(self) -> Ints:
         """The same on the path, by rank and cause."""
         return _summed(self.calls, self.path, self.excess)
@@ -262,6 +295,19 @@ class Stragglers:
         return "intermittent" if share >= INTERMITTENT else "single"
 
 
+def once(calls: Calls, values: Ints) -> Ints:
+    """Returns own times (by call, and cause) without what a call before has of the same moment.
+
+    Collectives that computation does not wait for, such as reductions of gradients, go out one after the other: the own time of each
+    begins at the end of the same one.
+    """
+    order = np.lexsort((calls.own.sum(axis=1), calls["pred_row"], calls.at))
+    same = (np.diff(calls.at[order]) == 0) & (np.diff(calls["pred_row"][order]) == 0)
+    out = values.copy()
+    out[order[1:][same]] -= values[order[:-1][same]]
+    return out
+
+
 def _summed(calls: Calls, path: Path, excess: Ints) -> Ints:
     out = np.zeros((len(calls.ranks), len(CAUSES)), np.int64)
     own = path.row[calls["stream_lag_ns"][path.row] < 0]
@@ -278,7 +324,7 @@ def stragglers(model: Model) -> Stragglers:
     if not len(calls) or not model.exact:
         return part
     total = np.zeros((len(calls.ranks), len(CAUSES)), np.int64)
-    np.add.at(total, calls.at, part.excess)
+    np.add.at(total, calls.at, part.new_excess)
     chosen = _candidates(part, total)
     saved = {one: model.unchanged_ns - model.run(without(part, [one])) for one in chosen}
     chosen.sort(key=lambda one: (-saved[one], -part.path_excess[one]))
@@ -322,7 +368,7 @@ def _steps_above(part: Stragglers) -> Ints:
     place = np.minimum(np.searchsorted(part.steps, calls["step"]), count - 1)
     known = part.steps[place] == calls["step"]
     each = np.zeros((len(calls.ranks), count, len(CAUSES)), np.int64)
-    np.add.at(each, (calls.at[known], place[known]), part.excess[known])
+    np.add.at(each, (calls.at[known], place[known]), part.new_excess[known])
     return np.asarray((each > ON_PATH * part.model.span_ns / count).sum(axis=1), np.int64)
 
 
@@ -357,11 +403,12 @@ def _held_up(part: Stragglers, one: tuple[int, int]) -> int:
     calls = part.calls
     at, cause = one
     rows = part.path.row[(calls.at[part.path.row] == at) & (calls["stream_lag_ns"][part.path.row] < 0)]
-    if not int(part.excess[rows, cause].sum() > 0):
-        rows = np.flatnonzero(calls.at == at)
+    excess = part.excess[:, cause]
+    if not int(excess[rows].sum() > 0):
+        rows, excess = np.flatnonzero(calls.at == at), part.new_excess[:, cause]
     step = calls["step"][rows]
     length = part.model.span_ns / max(len(part.steps), 1)
-    return int(sum(int(part.excess[rows[step == n], cause].sum()) > ON_PATH * length for n in part.steps.tolist()))
+    return int(sum(int(excess[rows[step == n]].sum()) > ON_PATH * length for n in part.steps.tolist()))
 
 
 def _starts_late(part: Stragglers, one: tuple[int, int]) -> bool:
@@ -375,10 +422,10 @@ def _starts_late(part: Stragglers, one: tuple[int, int]) -> bool:
         return False
     order = mine[np.lexsort((calls.start[mine], calls["step"][mine]))]
     first = order[np.append(True, np.diff(calls["step"][order]) != 0)]
-    before = int(part.peers.median_ns[first].sum())
-    excess = part.excess[:, cause]
+    median, excess = once(calls, part.peers.median_ns).sum(axis=1), part.new_excess[:, cause]
+    before = int(median[first].sum())
     return bool(
-        before <= MOST_BEFORE * int(part.peers.median_ns[mine].sum())
+        before <= MOST_BEFORE * int(median[mine].sum())
         and int(excess[first].sum()) >= LATE_START * int(np.maximum(excess[mine], 0).sum()) > 0
     )
 
@@ -412,7 +459,7 @@ def robust_z(values: Floats, code: Ints) -> Floats:
 def own_per_step(calls: Calls) -> Floats:
     """Returns the own time of each rank per complete step, other communication left out, ns; NaN without one."""
     out = np.full(len(calls.ranks), np.nan)
-    own = calls.own.sum(axis=1) - calls.own[:, CAUSES.index("comm")]
+    own = once(calls, calls.own.sum(axis=1) - calls.own[:, CAUSES.index("comm")])
     first = np.searchsorted(calls.at, np.arange(len(calls.ranks) + 1)).tolist()
     for at, steps in enumerate(calls.steps):
         complete = steps["step"][steps["complete"]]

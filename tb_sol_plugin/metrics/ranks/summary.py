@@ -317,15 +317,24 @@ def _on_device(capture: Capture, mine: Ints, every: Ints, sends: Mask, device: i
     waits = waits[waits["cause"] == B.CAUSES.index("host_wait")]
     start = waits["start_ns"].to_numpy()
     idle = iv.union(start, start + waits["duration_ns"].to_numpy())
+    begin = _begin(capture, int(every[0]))
+    idle = iv.merge(idle, _before_first(capture, np.flatnonzero(on_it), begin))
     activity = Activity(layers.computation, layers.memcpy, layers.communication, _loads(capture), idle)
     own = work_of(capture, rows)
     stream = capture.device["stream"].to_numpy()[rows]
-    found = dependencies(own, stream, sends[mine], work_of(capture, kernels), activity, _begin(capture, int(every[0])))
+    found = dependencies(own, stream, sends[mine], work_of(capture, kernels), activity, begin)
     pieces = exposed(own, layers.computation)
     columns = timed_columns(own, stream, found, pieces)
     for name in ("pred_row", "stream_row"):
         columns[name] = np.where(columns[name] >= 0, mine[np.maximum(columns[name], 0)], -1)
     return mine, columns, Pieces(mine[pieces.row], pieces.offset_ns, pieces.length_ns)
+
+
+def _before_first(capture: Capture, rows: Ints, begin: int) -> iv.Spans:
+    """Returns when a device waits for its host before its first event: that was launched after `begin`. rows: its events."""
+    first = work_of(capture, rows[[int(capture.device["start_ns"].to_numpy()[rows].argmin())]])
+    late = (first.launch > begin) & (first.start > begin)
+    return np.full(int(late.sum()), begin, np.int64), first.start[late]
 
 
 def _begin(capture: Capture, row: int) -> int:

@@ -9,10 +9,14 @@ import msgspec
 import numpy as np
 import pytest
 
+from tb_sol_plugin import ingest
+from tb_sol_plugin.analyses.ranks.ranks import heat_values
+from tb_sol_plugin.metrics.ranks.calls import Member
 from tb_sol_plugin.metrics.ranks.job import job_of_members
-from tb_sol_plugin.metrics.ranks.summary import ROWS
+from tb_sol_plugin.metrics.ranks.summary import ROWS, summary_of_rank
 from tb_sol_plugin.metrics.rules.engine import Finding
 from tb_sol_plugin.metrics.rules.ranks import RULES, inconsistent_collectives, rank_context, rank_findings
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.tables.packed import pack, unpack
 from tb_sol_plugin.units import NARROW
 from tests.support.rank_factory import Job, Slow, simulate
@@ -76,6 +80,21 @@ def test_a_rank_that_starts_its_steps_late_is_not_slow_in_them() -> None:
     # AND it is told from computing that comes before the first of two collectives of a step only where there is something to tell it by
     bare = found_in(Job(dp=4, layers=1, steps=4, buckets=1, blocking=True, stragglers=(Slow(2, "start", 3e6),)))
     assert "late_start" not in bare and "straggler" in bare
+
+
+def test_time_before_collectives_that_nothing_waits_for_is_counted_once(tmp_path: Path) -> None:
+    # GIVEN gradients that are reduced in four buckets behind the backward pass, each of which begins where the last step's norm ended
+    job = Job(dp=3, layers=4, steps=4, stragglers=(Slow(1, "start", 3e6),))
+    made = simulate(job)
+    read = [ingest.read(str(made.trace(rank).write(tmp_path / f"rank{rank}.json"))) for rank in range(3)]
+    for members in (made.members(), [Member(rank, "node0", summary_of_rank(one, Query())) for rank, one in enumerate(read)]):
+        found = job_of_members(members)
+        # THEN a rank is above its peers by what it is late, in each step and in all, not by four times that, for that cause alone
+        (one,) = found.stragglers.suspects
+        assert one.total_excess_ns == pytest.approx(4 * 3e6, rel=0.05) and one.steps == 4 and one.at == 1 and not one.late_start
+        assert 0.9 < one.saved_ns / (4 * per_step(job, replace(job, stragglers=()))) < 1.001  # what peers wait for at the end stays
+        heat = heat_values(found, "excess")
+        assert heat["value"][heat["at"] == 1].tolist() == pytest.approx([3e6] * 4, rel=0.1)
 
 
 def test_uneven_data_is_no_late_rank() -> None:
