@@ -1627,6 +1627,15 @@ var typing = (target) => {
 		"SELECT"
 	].includes(el.tagName));
 };
+/** ms in which a letter after `g` opens a page. */
+var LETTER_WITHIN = 1500;
+var awaited = 0;
+/** Says that the next letter opens a page, or that it has come. */
+var awaitLetter = (on) => {
+	awaited = on ? performance.now() + LETTER_WITHIN : 0;
+};
+/** Whether the next letter opens a page: no part of the page takes it. */
+var letterAwaited = () => performance.now() < awaited;
 /** Takes the keyboard from TensorBoard's document: while nobody types there, when our tab is shown; and on a press inside, which charts keep from moving it. */
 function takeKeys() {
 	if (!hosted) return;
@@ -10750,7 +10759,7 @@ function kept({ target, key }) {
 }
 /** Whether a key was one of the timeline's. */
 function onKey(event, model, to) {
-	if (typing(event.target) || event.defaultPrevented || kept(event)) return false;
+	if (typing(event.target) || event.defaultPrevented || letterAwaited() || kept(event)) return false;
 	const { key } = event;
 	const bracket = key === "[" || key === "]";
 	if (event.altKey && !bracket) {
@@ -21164,7 +21173,6 @@ function Page() {
 }
 // src/pages/keys.ts
 function startKeys() {
-	let afterG = 0;
 	takeKeys();
 	document.addEventListener("keydown", (event) => {
 		if (event.key === "Escape" && (helpOpen.peek() || copyOpen())) {
@@ -21181,8 +21189,8 @@ function startKeys() {
 		if (document.querySelector(".dialog")) return;
 		const key = event.key;
 		if (key === "Escape" && !document.querySelector(".float") && stepOut()) return event.preventDefault();
-		if (performance.now() < afterG) {
-			afterG = 0;
+		if (letterAwaited()) {
+			awaitLetter(false);
 			const name = LETTERS[key];
 			if (name && catalog.peek().some((a) => a.name === name)) {
 				event.preventDefault();
@@ -21190,7 +21198,7 @@ function startKeys() {
 			}
 			return;
 		}
-		if (key === "g") afterG = performance.now() + 1500;
+		if (key === "g") awaitLetter(true);
 		else if (key === "?") helpOpen.value = true;
 		else if (key === "[") stepBy(-1);
 		else if (key === "]") stepBy(1);

@@ -2,14 +2,13 @@
 import { go, pageView } from "../state/view";
 import { catalog } from "../state/data";
 import { stepOut } from "../sections/linked";
-import { takeKeys, typing } from "../state/host";
+import { awaitLetter, letterAwaited, takeKeys, typing } from "../state/host";
 import { closeCopy, copyOpen } from "../ui/copy";
 import { stepBy } from "./bar";
 import { helpOpen, LETTERS } from "./help";
 import { searchOpen } from "./search";
 
 export function startKeys(): void {
-  let afterG = 0;
   takeKeys();
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && (helpOpen.peek() || copyOpen())) {
@@ -26,8 +25,8 @@ export function startKeys(): void {
     if (document.querySelector(".dialog")) return;
     const key = event.key;
     if (key === "Escape" && !document.querySelector(".float") && stepOut()) return event.preventDefault();
-    if (performance.now() < afterG) {
-      afterG = 0;
+    if (letterAwaited()) {
+      awaitLetter(false);
       const name = LETTERS[key];
       if (name && catalog.peek().some((a) => a.name === name)) {
         event.preventDefault();
@@ -35,7 +34,7 @@ export function startKeys(): void {
       }
       return;
     }
-    if (key === "g") afterG = performance.now() + 1500;
+    if (key === "g") awaitLetter(true);
     else if (key === "?") helpOpen.value = true;
     else if (key === "[") stepBy(-1);
     else if (key === "]") stepBy(1);

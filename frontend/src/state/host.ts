@@ -89,6 +89,15 @@ export const typing = (target: EventTarget | null): boolean => {
   return !!el && (el.isContentEditable === true || ["INPUT", "TEXTAREA", "SELECT"].includes(el.tagName));
 };
 
+/** ms in which a letter after `g` opens a page. */
+const LETTER_WITHIN = 1500;
+let awaited = 0;
+
+/** Says that the next letter opens a page, or that it has come. */
+export const awaitLetter = (on: boolean): void => { awaited = on ? performance.now() + LETTER_WITHIN : 0; };
+/** Whether the next letter opens a page: no part of the page takes it. */
+export const letterAwaited = (): boolean => performance.now() < awaited;
+
 /** Takes the keyboard from TensorBoard's document: while nobody types there, when our tab is shown; and on a press inside, which charts keep from moving it. */
 export function takeKeys(): void {
   if (!hosted) return;

@@ -4,6 +4,7 @@ import type { TimelineModel } from "../../src/sections/timeline/model";
 const page: Record<string, unknown> = { location: { hash: "" } };
 Object.assign(globalThis, { window: Object.assign(page, { parent: page }), document: { activeElement: null, getElementById: () => null, querySelector: () => null } });
 const { onKey } = await import("../../src/sections/timeline/keys");
+const { awaitLetter } = await import("../../src/state/host");
 
 /** What was called, of a timeline without any event. */
 const done: string[] = [];
@@ -36,6 +37,10 @@ describe("keys of the timeline", () => {
     expect([press("KeyW", "w", {}, "", "INPUT"), press("KeyW", "w", {}, "", "SELECT"), press("KeyW", "w", { defaultPrevented: true })]).toEqual(["-", "-", "-"]);
     expect([press("Enter", "Enter", {}, "button"), press("Enter", "Enter", {}, "a"), press("Enter", "Enter")]).toEqual(["-", "-", "first"]);
     expect([press("ArrowDown", "ArrowDown", {}, ".tl-table-scroll"), press("ArrowLeft", "ArrowLeft", {}, ".tl-area"), press("ArrowDown", "ArrowDown")]).toEqual(["-", "-", "first"]);
+    awaitLetter(true); // after g a letter opens a page
+    expect([press("KeyK", "k"), press("KeyM", "m")]).toEqual(["-", "-"]);
+    awaitLetter(false);
+    expect(press("KeyM", "m")).toBe("mark 4");
     expect([press("KeyF", "f", {}, "button"), press("KeyS", "s", { ctrlKey: true }), press("KeyR", "r", { metaKey: true })]).toEqual(["fit", "-", "-"]);
   });
 });

@@ -1,5 +1,5 @@
 // Keys of the timeline. They act while it has the focus and nobody types.
-import { typing } from "../../state/host";
+import { letterAwaited, typing } from "../../state/host";
 import type { TimelineModel } from "./model";
 
 export interface KeyTargets {
@@ -46,7 +46,7 @@ function kept({ target, key }: KeyboardEvent): boolean {
 
 /** Whether a key was one of the timeline's. */
 export function onKey(event: KeyboardEvent, model: TimelineModel, to: KeyTargets): boolean {
-  if (typing(event.target) || event.defaultPrevented || kept(event)) return false;
+  if (typing(event.target) || event.defaultPrevented || letterAwaited() || kept(event)) return false;
   const { key } = event;
   const bracket = key === "[" || key === "]"; // on many keyboards with AltGr, which is Ctrl and Alt on some systems
   if (event.altKey && !bracket) {
