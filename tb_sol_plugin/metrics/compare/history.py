@@ -128,21 +128,23 @@ def _largest(values: Values, random: np.random.Generator, level: float) -> tuple
         if more > level * (PERMUTATIONS + 1):  # chance explains it, whatever the other orders say
             return [], (1 + more) / (PERMUTATIONS + 1)
     p = (1 + more) / (PERMUTATIONS + 1)
-    return ([at for at in _to_the_run(ranks, int(start[best]), int(end[best])) if 0 < at < n] if p <= level else []), p
+    return (_to_the_run(values, [int(at) for at in (start[best], end[best]) if 0 < at < n]) if p <= level else []), p
 
 
-def _to_the_run(ranks: Values, start: int, end: int) -> tuple[int, int]:
-    """Returns the ends of a stretch at the runs at which it differs most: of a long history not every length was tried."""
-    n = len(ranks)
-    if n <= EVERY_LENGTH:
-        return start, end
-    if start:
-        places = np.arange(LEAST_PART, end - LEAST_PART + 1)
-        start = int(places[_scores(ranks[None], places, np.full(len(places), end))[0].argmax()])
-    if end < n:
-        places = np.arange(start + LEAST_PART, n - LEAST_PART + 1)
-        end = int(places[_scores(ranks[None], np.full(len(places), start), places)[0].argmax()])
-    return start, end
+def _to_the_run(values: Values, ends: Sequence[int]) -> list[int]:
+    """Returns the ends of a stretch at the runs from which on values lie nearer to the median of the one part than to that of the other.
+
+    Ranks tell that a stretch differs and about where: of a long history not every length is tried, and chance moves it by a run or two.
+    """
+    out: list[int] = []
+    edges = [0, *ends, len(values)]
+    for i, at in enumerate(ends, 1):
+        low, high = (out[-1] if out else 0), edges[i + 1]
+        before, after = np.median(values[low:at]), np.median(values[at:high])
+        apart = np.cumsum(np.abs(values[low:high] - before) - np.abs(values[low:high] - after))  # the least where the one part ends
+        places = np.arange(low + LEAST_PART, high - LEAST_PART + 1)
+        out.append(int(places[apart[places - low - 1].argmin()]))
+    return out
 
 
 def _stretches(n: int) -> tuple[Places, Places]:
