@@ -223,10 +223,9 @@ class OnTimeline(msgspec.Struct, frozen=True, omit_defaults=True):
 class TableSection(Section, tag="table"):
     """Rows in columns: `data[column][row]`.
 
-    key: the column whose value names a row in links and in figures. total: a first row over all rows.
-    adds: of a table without a total, the columns that add up over its rows; a choice of rows then has their sum.
-    last: row keys of rows that stand outside the sum (launched before the window …): always last, in quiet ink.
-    apart: row keys of rows whose values set no scale (a first iteration with one-time costs): units and bars are those of the others.
+    key: the column whose value names a row in links and in figures. total: a first row over all rows. adds: of a table without it, columns
+    that add up over rows; a choice of rows then has their sum. last: keys of rows outside of the sum: always last, in quiet ink. apart: of
+    rows whose values set no scale (a first iteration): units and bars are those of the others.
     marks[column][str(row)] and cell_links[column][str(row)] are sparse. row_links[str(row)]: opened by Enter.
     timeline: where its rows are on the timeline. footer: definitions a reader needs. truncated: rows left out of `data`, 0 if none.
     pages: of a large table, where the report was asked for in pages; then `data` is empty and the marks are those of the total.
@@ -407,8 +406,8 @@ def shown_in_notebook(report: Report | UnavailableReport) -> dict[str, str]:
 class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What one analysis says about one selection.
 
-    headline: the answer first, one sentence with the number that matters. reading: of an analysis over the workers of a run, while
-    some of them are still being read. fields: of query fields that depend on each other, how they stand. files: for other programs.
+    headline: the answer first, in one sentence. reading: while workers of a run are still being read. provisional: it says more once other
+    pages have read the other ranks. fields: of query fields that depend on each other, how they stand. files: for other programs.
     """
 
     analysis: str
@@ -419,6 +418,7 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
     notices: list[Notice] = []
     sections: list[AnySection] = []
     reading: Reading | None = None
+    provisional: bool = False
     fields: dict[str, FieldNow] = {}
     files: list[ReportFile] = []
 

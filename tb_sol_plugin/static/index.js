@@ -2336,7 +2336,7 @@ function startData() {
 		};
 		poll(report, key, ask, stopReport.signal).then((value) => {
 			if (!value) return void (report.peek().state === "error" && report.peek().key === key && fetchDefaultFields(name, w));
-			remembered.set(key, value);
+			if (!value.available || !value.provisional) remembered.set(key, value);
 			if (remembered.size > 12) remembered.delete(remembered.keys().next().value);
 		});
 	});
@@ -15027,7 +15027,7 @@ var CHIPS = 7;
 /** Values of a column that a table in pages offers, at most (`MOST_VALUES` of the server). */
 var OFFERED = 200;
 /** The text of a chip: a yes or no column by its label, a plain number with the label, an empty value as a dash. */
-var valueText = (value, label) => value === "true" ? label : value === "false" ? `no ${label.toLowerCase()}` : /^-?\d+$/.test(value) ? `${label} ${value}` : value || "—";
+var valueText = (value, label) => value === "true" ? label : value === "false" ? `not ${label[0].toLowerCase()}${label.slice(1)}` : /^-?\d+$/.test(value) ? `${label} ${value}` : value || "—";
 /** `Device time` in lower case, for the inside of a sentence; names such as FLOP stay. */
 var low = (label) => /^[A-Z][a-z]/.test(label) ? label[0].toLowerCase() + label.slice(1) : label;
 /** A bound in the unit of its column, every digit that was typed. */
@@ -21006,8 +21006,12 @@ function Control({ f, now, wrong }) {
 			})]
 		});
 	}
-	if (f.choices?.length) return /* @__PURE__ */ a(Choice, {
-		f,
+	const choices = f.choices?.length ? f.choices : f.type === "text" ? now.values : void 0;
+	if (choices?.length) return /* @__PURE__ */ a(Choice, {
+		f: {
+			...f,
+			choices: [...choices]
+		},
 		label,
 		value: asked ?? "",
 		resolved: now.value ?? "",

@@ -231,6 +231,8 @@ export interface Report {
   fields?: Record<string, FieldNow>;
   /** how many workers of a run it covers already, while the others are being read */
   reading?: { done: number; total: number } | null;
+  /** it may say more when it is asked for again, once other pages have read the other ranks */
+  provisional?: boolean;
   /** small files for other programs */
   files?: { id: string; label: string; file: string; text: string; mimetype?: string }[];
 }

@@ -100,7 +100,8 @@ function Control({ f, now, wrong }: { f: QueryField; now: FieldNow; wrong: boole
     const on = /^(true|1|yes|on)$/i.test(value);
     return <div class={`row ${chosen ? "chosen" : ""}`} data-tip={tip}><span>{label}</span><Toggle label={label} on={on} onToggle={() => put(on ? "false" : "true")} /></div>;
   }
-  if (f.choices?.length) return <Choice f={f} label={label} value={asked ?? ""} resolved={now.value ?? ""} wrong={wrong} put={put} />;
+  const choices = f.choices?.length ? f.choices : f.type === "text" ? now.values : undefined; // a report may know what there is to choose from
+  if (choices?.length) return <Choice f={{ ...f, choices: [...choices] }} label={label} value={asked ?? ""} resolved={now.value ?? ""} wrong={wrong} put={put} />;
   return (
     <div class={`row ${chosen ? "chosen" : ""}`} data-tip={tip}>
       <span>{label}</span>

@@ -269,7 +269,7 @@ export function startData(): void {
     };
     void poll(report, key, ask, stopReport.signal).then((value) => {
       if (!value) return void (report.peek().state === "error" && report.peek().key === key && fetchDefaultFields(name, w));
-      remembered.set(key, value);
+      if (!value.available || !value.provisional) remembered.set(key, value);
       if (remembered.size > 12) remembered.delete(remembered.keys().next().value!);
     });
   });

@@ -90,7 +90,7 @@ def run(capture: Capture, query: CriticalPathQuery, ranks: Sequence[RecordingRed
     waits = rank_waits(capture, ranks) if ranks else None
     path = told_apart(capture, path, waits) if waits is not None else path
     trust, phases = trust_of(capture, where), _phases(capture)
-    path = inside_ranges(capture, path, query.phase) if query.phase else path
+    whole, path = path, inside_ranges(capture, path, query.phase) if query.phase else path
     means = mean_of(class_sums(path), len(path.rows))
     values = _values(capture, where, path, trust, means)
     found = items(capture, where, query.by, query.phase)
@@ -101,6 +101,7 @@ def run(capture: Capture, query: CriticalPathQuery, ranks: Sequence[RecordingRed
         analysis="critical_path",
         title="Critical path",
         headline=_headline(capture, where, values, frame, query.phase),
+        provisional=bool((path.kind == PLACE["communication"]).any()),
         fields={"phase": FieldNow(query.phase, phases)},
         notices=[*_notices(capture, path, trust), *edge_notices(capture, where)],
         sections=[
@@ -111,7 +112,7 @@ def run(capture: Capture, query: CriticalPathQuery, ranks: Sequence[RecordingRed
                 notes={n: human(int(values[n] or 0) / max(int(values["duration_ns"] or 0), 1), "ratio") for n in PARTS if values[n]},
             ),
             _timeline(capture, path_of(capture, where)),
-            *_findings(capture, where, query.step),
+            *_findings(capture, where, query.step, whole),
             make_table(
                 "items", "On the path", frame, T.ITEMS, key="full_name", sort=Sort("time_ns"),
                 subtitle=f"{where.label}; per step; saved: replayed with half of its time, and with none",
@@ -162,8 +163,8 @@ def _headline(capture: Capture, where: Scope, values: dict[str, Scalar], frame: 
         part = int(values["path_ns"] or 0)
         return f"`{phase}` holds **{human(part / whole, 'ratio')}** of {step.lower()} of {human(whole, 'ns')}: {_largest(values, part)}."
     bound, part = max((("the host", host), (f"the {device_word(capture)}", device), ("other ranks", ranks)), key=lambda one: one[1])
-    share = f"{human(part / whole, 'ratio')}** of its critical path: {_largest(values, whole)}"
-    sentence = f"{step} of {human(whole, 'ns')} is bound by **{bound}, {share}."
+    share = f"{human(part / whole, 'ratio')}** of its critical path"
+    sentence = f"{step} of {human(whole, 'ns')} is bound by **{bound}, {share}. On it are {_largest(values, whole)}."
     good = frame[frame["saved_half_ns"].notna()]
     if len(good):
         best = good.iloc[int(good["saved_half_ns"].to_numpy(dtype=np.float64).argmax())]
@@ -205,8 +206,9 @@ def _notices(capture: Capture, path: Path, trust: Trust) -> list[Notice]:
     return out
 
 
-def _findings(capture: Capture, where: Scope, step: str) -> list[AnySection]:
-    made = findings(capture, where, step)
+def _findings(capture: Capture, where: Scope, step: str, path: Path) -> list[AnySection]:
+    waits = int(path.duration[path.kind == PLACE["communication_wait"]].sum())
+    made = findings(capture, where, step, waits / max(int((path.end - path.begin).sum()), 1))
     if not made:
         return []
     return [FindingsSection(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from tb_sol_plugin.metrics.critical import changes as W
@@ -58,18 +59,22 @@ LATENCIES: Final = {
 """Share of the path at least, class and code of the rules about waits between streams and threads."""
 
 
-def findings(capture: Capture, where: Scope, step: str = "") -> list[Finding]:
-    """Returns what to change, the largest saving first; none where the path is not well enough explained. step: of the query, for links."""
+def findings(capture: Capture, where: Scope, step: str = "", waiting: float = 0.0) -> list[Finding]:
+    """Returns what to change, the largest saving first; none where the path is not well enough explained.
+
+    step: of the query, for links. waiting: share of the path that is known to be waiting for other ranks.
+    """
     trust = trust_of(capture, where)
     if trust.grade == "poor":
         return []
-    return _Judge(capture, where, trust.error, step).found()
+    return _Judge(capture, where, trust.error, step, waiting).found()
 
 
 class _Judge:
-    """Judges one selection. step: mean length of a step, ns. error: of a saving, ns."""
+    """Judges one selection. step: mean length of a step, ns. error: of a saving, ns. waiting: share of the path, for other ranks."""
 
-    def __init__(self, capture: Capture, where: Scope, error: float, step: str) -> None:
+    def __init__(self, capture: Capture, where: Scope, error: float, step: str, waiting: float) -> None:
+        self.waiting = waiting
         self.selected = {"step": step} if step else {}
         self.capture, self.where = capture, where
         self.layout, self.path = layout_of(capture, where), path_of(capture, where)
@@ -109,7 +114,16 @@ class _Judge:
         change, scale, title, assumed, fix, color = CHANGES[rule]
         saved = self._saved(W.selected(self.capture, self.where, change), change, scale)
         evidence = f"{human(share, 'ratio')} of the critical path; the saving is that of {assumed}."
-        return self._finding(rule, saved, title, evidence, fix, color, {"change": change, "scale": f"{scale:g}"})
+        found = self._finding(rule, saved, title, evidence, fix, color, {"change": change, "scale": f"{scale:g}"})
+        if found is None or rule != "communication-on-path" or not self.waiting:
+            return found
+        waits, transfer = (human(part, "ratio") for part in (self.waiting, share - self.waiting))
+        told = f"{waits} of the critical path is waiting for other ranks, {transfer} transfer."
+        if 2 * self.waiting < share:
+            return msgspec.structs.replace(found, evidence=f"{found.evidence} {told}")
+        evidence = f"{told} The saving is that of collectives that take no time. By replay, ± {human(round(self.error), 'ns')}."
+        title, link = "Waiting for other ranks holds the step", Link("stragglers", {}, "Who comes last, and why")
+        return msgspec.structs.replace(found, title=title, evidence=evidence, fix="", link=link)
 
     def _syncs(self) -> list[Finding]:
         """Returns the operators, or calls outside of any, whose waits for the device are on the path."""

@@ -31,7 +31,7 @@ CAUSES: Final = {
     "dataloader": "data loading",
     "sync": "the host waited for the device", "handoff": "another thread worked", "launch": "launch latency",
     "kernel_wait": "hand-over between kernels", "event_wait": "another stream", "collective_wait": "start of a collective",
-    "unexplained": "launched in time, no cause known", "unknown": "no launch record",
+    "unexplained": "no recorded cause", "unknown": "no launch record",
 }  # fmt: skip
 """Causes of idle time of a device, and what a page calls them."""
 ON_HOST: Final = (*OF_HOST, "sync", "handoff")

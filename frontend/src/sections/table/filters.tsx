@@ -19,7 +19,7 @@ const CHIPS = 7;
 const OFFERED = 200;
 
 /** The text of a chip: a yes or no column by its label, a plain number with the label, an empty value as a dash. */
-const valueText = (value: string, label: string): string => (value === "true" ? label : value === "false" ? `no ${label.toLowerCase()}` : /^-?\d+$/.test(value) ? `${label} ${value}` : value || "—");
+const valueText = (value: string, label: string): string => (value === "true" ? label : value === "false" ? `not ${label[0]!.toLowerCase()}${label.slice(1)}` : /^-?\d+$/.test(value) ? `${label} ${value}` : value || "—");
 
 /** `Device time` in lower case, for the inside of a sentence; names such as FLOP stay. */
 const low = (label: string): string => (/^[A-Z][a-z]/.test(label) ? label[0]!.toLowerCase() + label.slice(1) : label);

@@ -64,7 +64,7 @@ def test_parts_and_classes_are_those_of_the_step(two_steps: Capture) -> None:
         "Return of a synchronizing call": 1_000,
     }  # fmt: skip
     assert plain(answer.headline).startswith(
-        "A step of 200.0 µs is bound by **the GPU, 50.0 %** of its critical path: kernels 50.0 %, host code 47.0 %"
+        "A step of 200.0 µs is bound by **the GPU, 50.0 %** of its critical path. On it are kernels 50.0 %, host code 47.0 %"
     )
     steps = answer.table("steps")
     assert steps["step"].tolist() == [1, 2] and steps["duration_ns"].tolist() == [200_000, 200_000]

@@ -47,7 +47,7 @@ def test_causes_of_idle_time(gaps: Capture) -> None:
         "Launch latency": 10_000,  # 90 to 100
         "Hand-over between kernels": 10,
         "Start of a collective": 30_000,  # 130 to 160
-        "Launched in time, no cause known": 5_000 + 30_000,  # 110 to 115, 170 to 200
+        "No recorded cause": 5_000 + 30_000,  # 110 to 115, 170 to 200
     }
     assert answer.facts["idle_ns"] == sum(causes.values()) == int(answer.table("gaps")["duration_ns"].sum()) == 145_010
     assert answer.facts["host_ns"] == 70_000 and answer.facts["gaps"] == 5

@@ -47,13 +47,20 @@ def test_waiting_for_other_ranks_is_told_apart_once_they_are_known(folder: Path,
     run = sol.open(str(folder / "run"))
     alone = asked(run, 0)
     assert (alone.facts["communication_ns"], alone.facts.get("rank_wait_ns", 0)) == (400 * US, 0)
+    assert alone.provisional  # a page asks for it again when it comes back from the pages of ranks
     assert any("contains waiting for other ranks" in n.text and n.link and n.link.analysis == "ranks" for n in alone.notices)
     # WHEN the ranks were compared THEN what the first one waited is apart, the classes still add up to the step
     run.analyze("stragglers")
     first, second = asked(run, 0), asked(run, 1)
+    assert not first.provisional and not second.provisional
     assert (first.facts["rank_wait_ns"], first.facts["communication_ns"], first.facts["path_ns"]) == (300 * US, 100 * US, 600 * US)
     assert (second.facts.get("rank_wait_ns", 0), second.facts["communication_ns"]) == (0, 100 * US)
     assert "bound by **other ranks, 50.0\u202f%**" in first.headline and not any("contains" in n.text for n in first.notices)
+    # AND what would shorten the step is told from the transfer, with the way to who holds it
+    held = next(f for f in first.findings if f.rule == "communication-on-path")
+    assert held.title == "Waiting for other ranks holds the step" and held.link is not None and held.link.analysis == "stragglers"
+    assert held.evidence.startswith("50.0\u202f% of the critical path is waiting for other ranks, 16.7\u202f% transfer.") and not held.fix
+    assert next(f for f in second.findings if f.rule == "communication-on-path").title == "Communication holds the step"
     own = first.table("classes").set_index("class")["time_ns"]
     assert own.sum() == 600 * US and (own["Waiting for other ranks"], own["Transfer between ranks"]) == (300 * US, 100 * US)
     segments = first.table("segments")
