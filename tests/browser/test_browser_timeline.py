@@ -195,6 +195,16 @@ def test_keys_move_zoom_and_come_back(serve: Server, view: Callable[..., Any]) -
     assert window(v) == pytest.approx(near)
     v.page.keyboard.press("s")
     assert window(v)[1] - window(v)[0] == pytest.approx(whole[1] - whole[0], rel=1e-6)
+    # AND everything that can be worked or read has a name, rows say their depth and whether they are open, and each id is there once
+    nodes = v.context.new_cdp_session(v.page).send("Accessibility.getFullAXTree")["nodes"]
+    known = [n for n in nodes if not n["ignored"]]
+    roles = [n["role"]["value"] for n in known]
+    worked = ("button", "combobox", "image", "link", "searchbox", "textbox", "tree", "treeitem")
+    assert [n for n in known if n["role"]["value"] in worked and not n["name"]["value"]] == [] and {"image", "searchbox", "tree"} <= {*roles}
+    rows = [{p["name"]: p["value"]["value"] for p in n["properties"]} for n in known if n["role"]["value"] == "treeitem"]
+    assert len(rows) > 3 and all(row["level"] >= 1 for row in rows) and any("expanded" in row for row in rows)
+    ids = v.frame().evaluate("() => [...document.querySelectorAll('[id]')].map((e) => e.id)")
+    assert len(ids) == len(set(ids))
     # AND without a pointer the first event in view is selected, the list of rows is walked through, and a row is closed and opened
     v.page.keyboard.press("ArrowDown")
     v.frame().wait_for_function(f"() => {SURFACE}.model.detail.peek() !== null")
