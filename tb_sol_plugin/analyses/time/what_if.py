@@ -2,7 +2,8 @@
 
 `item` scales one kernel, operator, module, phase, thread or class, the others all work of a kind. `syncs` takes away every wait of the host
 for the device, as code without `.item()` would; `overlap` every wait of a stream for another; `cuda_graph` the host's operators, runtime
-calls and launch latencies, as a step that is launched as one graph would, Python and data loading stay.
+calls and launch latencies, as a step that is launched as one graph would, Python and data loading stay. `roofline` takes from every kernel
+of an operator with a cost model what is above its limit on the device.
 
 Three savings differ. Replayed: the new schedule, in which other work holds the step. First order: what of the change is on the critical
 path. Naive: all of it, on the path or not. The interval is the replay plus and minus the error of the graph, which grows with what is
@@ -17,6 +18,8 @@ from typing import ClassVar, Final
 import numpy as np
 import pandas as pd
 
+from tb_sol_plugin.devices.limits import device_for
+from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.critical import changes as W
 from tb_sol_plugin.metrics.critical.items import By, items, keys_of
@@ -90,7 +93,8 @@ def run(capture: Capture, query: WhatIfQuery) -> Report:
         raise BadQuery(f"scale {query.scale:g} is no share of a time", hint="give a number from 0 to 1000", field="scale")
     where, path = selected_path(capture, query)
     name, offered = _item(capture, where, query)
-    chosen = W.selected(capture, where, query.change, query.by, name)
+    spec = device_for(capture, query.device_limits)
+    chosen = W.selected(capture, where, query.change, query.by, name, spec)
     found = W.outcome(capture, where, chosen, query.change, query.scale)
     trust = trust_of(capture, where)
     values: dict[str, Scalar] = {
@@ -99,12 +103,12 @@ def run(capture: Capture, query: WhatIfQuery) -> Report:
         "high_ns": found.saved + found.error, "bound_ns": found.window - found.at_most, "first_order_ns": found.first_order,
         "naive_ns": found.naive, "grade": trust.grade, "dependencies": found.changed,
     }  # fmt: skip
-    what = _what(query, short_kernel_names(capture, [name]).get(name, name))
+    what = _what(query, short_kernel_names(capture, [name]).get(name, name), spec)
     return Report(
         analysis="what_if",
         title="What if faster",
         headline=_headline(query, what, values),
-        notices=[*_notices(values), *edge_notices(capture, where)],
+        notices=[*_limit_notices(query, values, spec), *_notices(values), *edge_notices(capture, where)],
         fields={"change": FieldNow(query.change), "by": FieldNow(query.by), "item": FieldNow(name, tuple(offered))},
         sections=[
             make_facts("facts", "The step then", values, FACTS, span=4, subtitle=where.label),
@@ -130,7 +134,7 @@ def _item(capture: Capture, where: Scope, query: WhatIfQuery) -> tuple[str, list
     return query.item or (offered[0] if offered else ""), offered
 
 
-def _what(query: WhatIfQuery, name: str) -> str:
+def _what(query: WhatIfQuery, name: str, spec: DeviceSpec | None) -> str:
     """Returns the change as the end of a sentence."""
     words = {
         "kernels": "all kernels", "host": "Python and operators on the host", "launches": "launches and runtime calls",
@@ -141,6 +145,7 @@ def _what(query: WhatIfQuery, name: str) -> str:
     return {
         "syncs": "the host waited for the device nowhere", "overlap": "no stream waited for another",
         "cuda_graph": "operators, runtime calls and launches cost nothing, as in one CUDA graph",
+        "roofline": f"every kernel with a cost model ran at the limits of {spec.name if spec is not None else 'the device'}",
     }[query.change]  # fmt: skip
 
 
@@ -155,6 +160,14 @@ def _headline(query: WhatIfQuery, what: str, values: dict[str, Scalar]) -> str:
     texts = side_by_side([now, now - saved], "ns")
     word = "less" if saved >= 0 else "more"
     return f"If {what}, a step would take **{texts[1]}** in place of {texts[0]}: {human(abs(saved), 'ns')} {word}."
+
+
+def _limit_notices(query: WhatIfQuery, values: dict[str, Scalar], spec: DeviceSpec | None) -> list[Notice]:
+    if query.change != "roofline" or values["dependencies"]:
+        return []
+    if spec is None:
+        return [Notice("The limits of this device are not known: choose others in the bar, or give --device_limits.")]
+    return [Notice("No kernel here has a limit: operators with sizes have one, recorded with record_shapes=True.")]
 
 
 def _notices(values: dict[str, Scalar]) -> list[Notice]:
@@ -175,7 +188,7 @@ def _classes(found: W.Outcome) -> pd.DataFrame:
 
 def _curve(query: WhatIfQuery, chosen: Chosen, found: W.Outcome, what: str, steps: int) -> FigureSection:
     """Draws the step over the scale of what changes, and what subtracting would give; of a wait, which is there or not, now and then."""
-    if query.change in W.DROPS or query.change == "cuda_graph":
+    if query.change in W.DROPS or query.change in W.WHOLE:
         both = [float(found.window), float(found.window - found.saved)]
         divisor, unit = F.time_scale(max(both))
         bar: F.Plain = {

@@ -12,18 +12,20 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from tb_sol_plugin.metrics.critical.edges import EVENT, SYNC
+from tb_sol_plugin.devices.spec import DeviceSpec
+from tb_sol_plugin.metrics.critical.edges import DEVICE, EVENT, SYNC
 from tb_sol_plugin.metrics.critical.items import By, edge_items, keys_of
 from tb_sol_plugin.metrics.critical.layout import Chosen, Layout, kept, layout_of, of_classes, of_edges
 from tb_sol_plugin.metrics.critical.parts import PARTS, mean_of
 from tb_sol_plugin.metrics.critical.path import LABELS, OF_HOST
 from tb_sol_plugin.metrics.critical.replay import trust_of
 from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.metrics.work.work import work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables.arrays import Ints
 
 Change: TypeAlias = Literal[
-    "item", "kernels", "host", "launches", "dataloader", "copies", "communication", "syncs", "overlap", "cuda_graph"
+    "item", "kernels", "host", "launches", "dataloader", "copies", "communication", "syncs", "overlap", "cuda_graph", "roofline"
 ]
 CLASSES_OF: Final[dict[str, tuple[str, ...]]] = {
     "kernels": PARTS["kernel_ns"][3], "host": tuple(c for c in OF_HOST if c not in ("host_runtime", "dataloader")),
@@ -31,6 +33,8 @@ CLASSES_OF: Final[dict[str, tuple[str, ...]]] = {
     "communication": ("communication",), "cuda_graph": ("host_operator", "host_runtime", "launch"),
 }  # fmt: skip
 """Classes whose time each change scales; `cuda_graph` takes it away."""
+WHOLE: Final = ("cuda_graph", "roofline")
+"""Changes that take all of their time away: the launches of a graph, what kernels take above their limits."""
 DROPS: Final = {"syncs": SYNC, "overlap": EVENT}
 """Kinds of dependencies that a change takes away."""
 
@@ -55,13 +59,20 @@ class Outcome:
     after: Ints
 
 
-def selected(capture: Capture, where: Scope, change: Change, by: By = "kernel", name: str = "") -> Chosen:
-    """Returns what of the graph of a selection a change is about. name: of an item, as `items` names it."""
-    return kept(capture, where, (change, by, name), lambda: _selected(capture, layout_of(capture, where), change, by, name))
+def selected(
+    capture: Capture, where: Scope, change: Change, by: By = "kernel", name: str = "", spec: DeviceSpec | None = None
+) -> Chosen:  # fmt: skip
+    """Returns what of the graph of a selection a change is about. name: of an item, as `items` names it. spec: the limits of `roofline`."""
+    key = (change, by, name, spec.fingerprint if spec is not None and change == "roofline" else "")
+    return kept(capture, where, key, lambda: _selected(capture, layout_of(capture, where), change, by, name, spec))
 
 
-def _selected(capture: Capture, layout: Layout, change: Change, by: By, name: str) -> Chosen:
+def _selected(capture: Capture, layout: Layout, change: Change, by: By, name: str, spec: DeviceSpec | None) -> Chosen:
     window = layout.window
+    if change == "roofline":
+        runs = np.flatnonzero(window.kind == DEVICE)
+        above = above_limits(capture, spec)[window.graph.nodes.device_rows(window.in_graph(window.target[runs]))]
+        return of_edges(capture, layout, runs[above > 0], above[above > 0])
     if change in DROPS:
         return dropped(capture, layout, np.flatnonzero(window.kind == DROPS[change]))
     if change != "item":
@@ -81,9 +92,22 @@ def dropped(capture: Capture, layout: Layout, edges: Ints) -> Chosen:
     return of_edges(capture, layout, edges[np.diff(window.first)[target] > taken[target]])
 
 
+def above_limits(capture: Capture, spec: DeviceSpec | None) -> Ints:
+    """Returns ns of each device row above its part of the limit of its operator call; 0 where the call has no limit."""
+    done, duration = work(capture, spec), capture.device["duration_ns"].to_numpy()
+    out = np.zeros(len(duration), np.int64)
+    if done.from_ledger or len(done.owner) != len(duration) or spec is None:
+        return out
+    limit, took = (done.ops[c].to_numpy(dtype=np.float64) for c in ("sol_ns", "device_sum_ns"))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        over = np.append(np.where((took > 0) & np.isfinite(limit), np.clip(1 - limit / took, 0.0, 1.0), 0.0), 0.0)
+    out[:] = np.rint(over[done.owner] * duration)
+    return out
+
+
 def factor(change: Change, scale: float) -> float | None:
     """Returns what a change scales its time by; None where it takes waits away."""
-    return None if change in DROPS else 0.0 if change == "cuda_graph" else scale
+    return None if change in DROPS else 0.0 if change in WHOLE else scale
 
 
 def outcome(capture: Capture, where: Scope, chosen: Chosen, change: Change, scale: float) -> Outcome:

@@ -157,8 +157,10 @@ def _layout(capture: Capture, where: Scope) -> Layout:
     )  # fmt: skip
 
 
-def _pieces(capture: Capture, window: Window, item: Rows, edges: Ints | None = None) -> Pieces:
-    """Returns the pieces of some edges of a window, of all where none are named. item: of each edge of the window."""
+def _pieces(capture: Capture, window: Window, item: Rows, edges: Ints | None = None, part_ns: Ints | None = None) -> Pieces:
+    """Returns the pieces of some edges of a window, of all where none are named. item: of each edge of the window. part_ns: of work on
+    devices, the ns of each edge that count; None for all.
+    """
     part = window.part
     if edges is None:
         edges = np.arange(len(window.lag)) if window.edges is not None else np.flatnonzero(window.inside)
@@ -170,7 +172,8 @@ def _pieces(capture: Capture, window: Window, item: Rows, edges: Ints | None = N
     apart = np.flatnonzero(~alone & (share.excess > 0))
     at = np.concatenate((np.arange(len(edges)), apart))
     kind = np.concatenate((share.kind, np.full(len(apart), PLACE["unexplained"])))
-    ns = np.concatenate((np.where(alone, share.explained + share.excess, share.explained), share.excess[apart]))
+    own = np.where(alone, share.explained + share.excess, share.explained) if part_ns is None else part_ns
+    ns = np.concatenate((own, share.excess[apart]))
     size, classes = len(CLASSES) + 1, len(CLASSES)
     key = ((edge[at] + 1) * classes + kind) * size + item[edges][at] + 1
     counted = np.concatenate((np.ones(len(edges), np.int64), np.zeros(len(apart), np.int64)))
@@ -247,12 +250,14 @@ def of_classes(layout: Layout, classes: tuple[str, ...]) -> Chosen:
     return _chosen(layout, layout.pieces.at(wanted[layout.pieces.item]))
 
 
-def of_edges(capture: Capture, layout: Layout, edges: npt.NDArray[np.integer]) -> Chosen:
-    """Returns the time of some edges of the window."""
+def of_edges(capture: Capture, layout: Layout, edges: npt.NDArray[np.integer], part_ns: Ints | None = None) -> Chosen:
+    """Returns the time of some edges of the window. part_ns: of work on devices, a part of the time of each; None for all."""
     window = layout.window
-    edges = edges if window.edges is not None else edges[window.happens[window.target[edges]]]
+    if window.edges is None:
+        inside = window.happens[window.target[edges]]
+        edges, part_ns = edges[inside], part_ns[inside] if part_ns is not None else None
     none = np.zeros(len(window.lag), np.int32)
-    return _chosen(layout, _pieces(capture, window, none, edges.astype(np.int64)))
+    return _chosen(layout, _pieces(capture, window, none, edges.astype(np.int64), part_ns))
 
 
 def _chosen(layout: Layout, pieces: Pieces) -> Chosen:

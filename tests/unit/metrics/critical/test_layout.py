@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.critical import layout as L
 from tb_sol_plugin.metrics.critical.changes import dropped, factor, outcome, selected
 from tb_sol_plugin.metrics.critical.edges import DEVICE, EVENT, HOST, LAUNCH
@@ -15,6 +16,8 @@ from tb_sol_plugin.metrics.critical.path import CLASSES, PLACE, device_classes, 
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
+from tests.support.captures import report
+from tests.support.trace_builder import TraceBuilder
 from tests.unit.metrics.critical.test_prediction import PROGRAMS, recorded
 
 CHANGED = {"kernels": DEVICE, "host": HOST, "overlap": EVENT}
@@ -97,3 +100,26 @@ def test_a_moment_keeps_the_last_that_it_waits_for(tmp_path: Path) -> None:
     assert dropped(capture, layout, into).changed == 0 and dropped(capture, layout, into[1:]).changed == len(into) - 1
     assert dropped(capture, layout, np.arange(len(window.lag))).changed == 0
     assert (factor("syncs", 0.5), factor("cuda_graph", 0.5), factor("host", 0.5)) == (None, 0.0, 0.5)
+
+
+def test_kernels_at_their_limits(tmp_path: Path) -> None:
+    # GIVEN a product of 4096 by 4096 in BF16 that takes 1 ms for 137 GFLOP, and a kernel of no operator WHEN all run at their limits THEN the
+    # product takes 2 x 4096^3 / 989.4 TFLOP/s, 139 us, and the other kernel what it took; nothing else holds the step
+    t = TraceBuilder()
+    t.step(1, 0, 50_000)
+    sizes = [[4096, 4096], [4096, 4096]]
+    t.op("aten::mm", 1_000, 20_000, shapes=sizes, types=["c10::BFloat16"] * 2)
+    t.launch("nvjet_gemm", at=5_000, start=15_000, duration=1_000_000, call_duration=2_000)
+    t.launch("mine", at=30_000, start=1_015_000, duration=100_000, call_duration=2_000)
+    capture = read(str(t.write(tmp_path / "w.pt.trace.json")))
+    answer = report(capture, "what_if", change="roofline")
+    limit = round(2 * 4096**3 / 989.4e12 * 1e9)
+    assert answer.facts["dependencies"] == 1 and abs(answer.facts["saved_ns"] - (1_000_000 - limit)) <= 0.001 * limit
+    assert answer.facts["saved_ns"] == answer.facts["naive_ns"] == answer.facts["first_order_ns"]
+    assert "every kernel with a cost model ran at the limits of H100 SXM" in answer.headline and not answer.notices
+    # AND of a device that is not known it says what is missing, without shapes too
+    other = report(capture, "what_if", change="roofline", device_limits="a100")
+    assert other.facts["saved_ns"] != answer.facts["saved_ns"]
+    bare = recorded(PROGRAMS["balanced"], tmp_path / "bare")
+    none = report(bare, "what_if", change="roofline")
+    assert none.facts["saved_ns"] == 0 and any("limit" in n.text for n in none.notices)
