@@ -64,9 +64,10 @@ INSTANCE_COLUMNS: Final = (
     Column("transfer_ns", "Transfer", "ns", "duration of the member that came last", missing=NO_WAIT),
     Column("wait_ns", "Wait", "ns", "what its members waited for the last one, summed", show="bar", color="communication", missing=NO_WAIT),
     Column("late_rank", "Late rank", doc="the rank that the others waited for", missing=NO_WAIT),
-    Column("lateness_ns", "Late by", "ns", "median duration less the shortest", missing=NO_WAIT),
+    Column("lateness_ns", "Late by", "ns", "median duration less the shortest", missing=NO_WAIT, rank=3),
     Column("exposed_wait_ns", "Exposed wait", "ns", "wait of all members while nothing computes", missing=NO_WAIT),
-    Column("exposed_transfer_ns", "Exposed transfer", "ns", "transfer of all members while nothing computes", missing=NO_WAIT),
+    Column("exposed_transfer_ns", "Exposed transfer", "ns", "transfer of all members while nothing computes", missing=NO_WAIT,
+           rank=2),
     Column("slack_ns", "Slack", "ns", "how long computation went on from when a member could start until it had to wait, the least of its "
            "members", rank=2, missing="computation waited for it on no member"),
     Column("required_bandwidth_bytes_per_s", "Needed", "B/s", "bus bandwidth at which the slack would hide it; above what the link carries "

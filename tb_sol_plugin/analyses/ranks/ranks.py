@@ -19,6 +19,7 @@ from tb_sol_plugin.metrics.ranks import sections as R
 from tb_sol_plugin.metrics.ranks.comparison import Ranks, whole
 from tb_sol_plugin.metrics.ranks.job import Job
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES
+from tb_sol_plugin.metrics.ranks.pipeline import pipeline
 from tb_sol_plugin.metrics.ranks.stragglers import CAUSE_WORDS, LATE_START_WORDS, LEAST_SHARE, own_per_step, robust_z
 from tb_sol_plugin.metrics.ranks.summary import RankSummary
 from tb_sol_plugin.metrics.rules.engine import Finding, to_report
@@ -46,7 +47,7 @@ from tb_sol_plugin.tables.arrays import Floats, Ints
 from tb_sol_plugin.units import human, scale_of
 
 MOST_ROWS: Final = 512
-"""Ranks that the heat map has a row for each of; of more it has a row per host."""
+"""Ranks that the heat map has a row for each of; of more it has a row per host, of more hosts one per block of ranks."""
 
 
 LEAST_COLOR: Final = 0.01
@@ -56,9 +57,11 @@ MOST_CHOICES: Final = 12
 
 
 class RanksQuery(Query, kw_only=True, frozen=True):
-    """what: what the heat map shows of each step: own time above peers, waits that nothing hides, or the length of the step"""
+    """what: what the heat map shows of each step: own time above peers, waits that nothing hides, or the length of the step
+    rows: order of its rows: by number of the rank, by host, by place in the pipeline, or the largest value first"""
 
     what: Literal["excess", "exposed_wait", "step"] = "excess"
+    rows: Literal["rank", "host", "stage", "value"] = "rank"
 
 
 WORDS: Final = {
@@ -192,16 +195,20 @@ def _heat(job: Job, query: RanksQuery, values: pd.DataFrame) -> list[FigureSecti
     """Draws the values, one row per rank, of many ranks one per host with its largest value."""
     if not values["value"].notna().any():
         return []
-    steps = np.unique(values["step"])
-    by_host = len(job.calls.ranks) > MOST_ROWS and len(job.calls.domains) > 1
-    row = job.calls.domain[values["at"].to_numpy()] if by_host else values["at"].to_numpy()
-    names = list(job.calls.domains) if by_host else [f"rank {r}" for r in job.calls.ranks.tolist()]
-    column, shape = np.searchsorted(steps, values["step"].to_numpy()), (len(names), len(steps))
-    z = _largest(np.asarray(row, np.int64), column, values["value"].to_numpy(), shape)
+    steps, calls = np.unique(values["step"]), job.calls
+    row, names = _heat_rows(job, values["at"].to_numpy())
+    binned = len(names) < len(calls.ranks)
+    column, shape, value = np.searchsorted(steps, values["step"].to_numpy()), (len(names), len(steps)), values["value"].to_numpy()
+    z, middle = _largest(row, column, value, shape), _middle(row, column, value, shape)
+    order = _order(job, query.rows, z, binned)
+    z, middle, names = z[order], middle[order], [names[i] for i in order.tolist()]
     top = max(float(np.nanmax(z)), LEAST_COLOR * float(np.median(_joined([s["duration_ns"] for s in job.calls.steps]))), 1.0)
     scale, unit = scale_of(top, "ns")
-    lines = list(zip(names, z.tolist(), strict=True))
-    text = [[_hover(name, int(step), v) for step, v in zip(steps.tolist(), line, strict=True)] for name, line in lines]
+    of = (steps.tolist(), z.tolist(), middle.tolist())
+    text = [
+        [_hover(name, int(step), v, m if binned else None) for step, v, m in zip(of[0], line, medians, strict=True)]
+        for name, line, medians in zip(names, of[1], of[2], strict=True)
+    ]
     bar: F.Plain = {
         "thickness": 8, "len": 0.9, "outlinewidth": 0, "title": {"text": unit, "font": {"size": 11.5}},
         "tickfont": {"size": 11, "color": F.light("ink-3")},
@@ -220,9 +227,40 @@ def _heat(job: Job, query: RanksQuery, values: pd.DataFrame) -> list[FigureSecti
     where = np.unravel_index(int(np.nanargmax(z)), z.shape)
     most = f"{names[int(where[0])]} in step {int(steps[int(where[1])])}: {human(float(z[where]), 'ns')}"
     return [FigureSection(
-        id="heatmap_figure", title="Rank by step", subtitle=f"{WORDS[query.what]}{'; of each host the largest' if by_host else ''}",
+        id="heatmap_figure", title="Rank by step",
+        subtitle=f"{WORDS[query.what]}{'; of each row the largest of its ranks' if binned else ''}",
         figure=drawn, height=height, table="heatmap", summary=f"{WORDS[query.what].capitalize()}, most on {most}.",
     )]  # fmt: skip
+
+
+def _heat_rows(job: Job, at: Ints) -> tuple[Ints, list[str]]:
+    """Returns the row of the heat map that each rank (place) is in, and the names of the rows."""
+    calls, count = job.calls, len(job.calls.ranks)
+    if count <= MOST_ROWS:
+        return at, [f"rank {r}" for r in calls.ranks.tolist()]
+    if 1 < len(calls.domains) <= MOST_ROWS:
+        return np.asarray(calls.domain[at], np.int64), list(calls.domains)
+    size = -(-count // MOST_ROWS)
+    ends = [calls.ranks[i : i + size][[0, -1]].tolist() for i in range(0, count, size)]
+    return at // size, [f"ranks {low} to {high}" for low, high in ends]
+
+
+def _order(job: Job, rows: str, z: Floats, binned: bool) -> Ints:
+    """Returns the rows of the heat map in the order that a query asks for. binned: a row is more than one rank: it has no host or stage."""
+    place = np.arange(len(z))
+    if rows == "value":
+        return np.lexsort((place, -np.nanmax(np.where(np.isfinite(z), z, -np.inf), axis=1)))
+    if rows == "host" and not binned:
+        return np.lexsort((place, job.calls.domain))
+    found = pipeline(job.waits) if rows == "stage" and not binned else None
+    return np.lexsort((place, found.stage)) if found is not None else place
+
+
+def _middle(row: Ints, column: Ints, values: Floats, shape: tuple[int, int]) -> Floats:
+    """Returns the median of the values of each row and column; NaN without any."""
+    known = np.isfinite(values)
+    found = arrays.medians(row[known] * shape[1] + column[known], values[known], shape[0] * shape[1])
+    return np.asarray(found, np.float64).reshape(shape)
 
 
 def _largest(row: Ints, column: Ints, values: Floats, shape: tuple[int, int]) -> Floats:
@@ -232,8 +270,10 @@ def _largest(row: Ints, column: Ints, values: Floats, shape: tuple[int, int]) ->
     return np.where(np.isfinite(out), out, np.nan)
 
 
-def _hover(name: str, step: int, value: float) -> str:
+def _hover(name: str, step: int, value: float, median: float | None) -> str:
     shown = "not known" if value != value else human(value, "ns")
+    if median is not None and median == median:
+        shown = f"largest {shown}, median {human(median, 'ns')}"
     return f"<b>{F.escape(name)}</b>, step {step}<br>{shown}"
 
 

@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -86,6 +87,25 @@ def test_the_summary_names_the_rank_the_cause_and_the_cost(members: list[Member]
 @pytest.mark.parametrize("what", ["exposed_wait", "step"])
 def test_the_heat_map_shows_other_measures(members: list[Member], what: str) -> None:
     assert asked("ranks", members, what=what).table("heatmap")["value"].min() > 0
+
+
+def test_rows_of_the_heat_map_can_be_ordered_and_of_many_ranks_are_hosts_or_blocks(members: list[Member], monkeypatch: pytest.MonkeyPatch) -> None:
+    def drawn(given: list[Member], **query: str) -> Any:
+        figure = asked("ranks", given, **query).section("heatmap_figure")
+        assert isinstance(figure, FigureSection)
+        return figure.figure["data"][0]
+
+    # GIVEN late ranks 5 and 12 of 16 on two hosts THEN rows are by rank, by host, or the largest first
+    assert drawn(members)["y"] == drawn(members, rows="host")["y"] == drawn(members, rows="stage")["y"] == [f"rank {r}" for r in range(16)]
+    assert drawn(members, rows="value")["y"][:2] == ["rank 5", "rank 12"]
+    apart = [m._replace(host=f"node{m.rank % 2}") for m in members]
+    assert drawn(apart, rows="host")["y"][:3] == ["rank 0", "rank 2", "rank 4"]
+    # WHEN there are more ranks than rows THEN a row is a host, or a block of ranks where hosts are too many, with the largest and the median
+    monkeypatch.setattr("tb_sol_plugin.analyses.ranks.ranks.MOST_ROWS", 8)
+    hosts = drawn(members, rows="value")
+    assert hosts["y"] == ["node0", "node1"] and "largest 3.0" in hosts["text"][0][0] and "median" in hosts["text"][0][0]
+    blocks = drawn([m._replace(host="") for m in members])
+    assert blocks["y"][:2] == ["ranks 0 to 1", "ranks 2 to 3"] and len(blocks["y"]) == 8 and max(blocks["z"][2]) == max(map(max, blocks["z"]))
 
 
 def test_stragglers_have_evidence_and_a_path_that_adds_up(members: list[Member]) -> None:
