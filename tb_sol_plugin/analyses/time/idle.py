@@ -7,7 +7,7 @@ Streams are shown apart: a stream idles where others run, so its gaps are no idl
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import Column, Fact, OnTimeline, Report, Scalar, Sort, make_facts, make_table
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import capitalized, human
 
 COLOR: Final = {
@@ -31,6 +32,8 @@ COLOR: Final = {
 }  # fmt: skip
 CAUSE_COLUMNS: Final = (
     Column("device", "Device", "", "id as recorded", "code", rank=2),
+    Column("group", "Step or range", "", "step of the work that ends the gaps, or innermost user range around its launch", "code",
+           missing="outside of all"),
     Column("cause", "Cause", "", "what the device waited for"),
     Column("time_ns", "Idle", "ns", "time of gaps of the device for this cause", "bar", color_by="color"),
     Column("share", "Share", "ratio", "of the idle time of the device", "share"),
@@ -38,7 +41,7 @@ CAUSE_COLUMNS: Final = (
     Column("longest_ns", "Longest", "ns", "most of one gap", rank=2),
     Column("longest_start_ns", "Longest at", "ns", "start of that gap, since the start of the recording", rank=3),
     Column("color", "Color", "", "member of the palette", rank=3),
-    Column("id", "Id", "", "device and cause", rank=3),
+    Column("id", "Id", "", "device, step or range, and cause", rank=3),
 )
 NO_LAUNCH: Final = "no launch of it was recorded"
 STREAMS: Final = (
@@ -66,9 +69,12 @@ FACTS: Final = (
 
 
 class IdleQuery(Query, kw_only=True, frozen=True):
-    """kernel_wait_ns: gaps before launched work that are shorter than this are hand-overs from one kernel to the next"""
+    """kernel_wait_ns: gaps before launched work that are shorter than this are hand-overs from one kernel to the next
+    by: what the causes are added up for: each device, or within it each step or innermost user range of the work that ends a gap
+    """
 
     kernel_wait_ns: int = B.KERNEL_WAIT_NS
+    by: Literal["device", "step", "phase"] = "device"
 
 
 @analysis(
@@ -103,7 +109,8 @@ def run(capture: Capture, query: IdleQuery) -> Report:
         notices=edge_notices(capture, where),
         sections=[
             make_table(
-                "causes", "Why it idles", _causes(found), CAUSE_COLUMNS, key="id", sort=Sort("time_ns"), span=8,
+                "causes", "Why it idles", _causes(capture, found, query.by),
+                [c for c in CAUSE_COLUMNS if c.name != "group" or query.by != "device"], key="id", sort=Sort("time_ns"), span=8,
                 adds=["time_ns", "share"] if found["device"].nunique() == 1 else ["time_ns"], subtitle=where.label,
                 timeline=OnTimeline("longest_ns", "longest_start_ns", "longest_ns", what="its longest gap"),
                 footer="Time until a late launch is split by what the launching thread did in it: a gap may have parts of several causes.",
@@ -124,21 +131,46 @@ def run(capture: Capture, query: IdleQuery) -> Report:
     )  # fmt: skip
 
 
-def _causes(found: pd.DataFrame) -> pd.DataFrame:
-    rows = []
-    for device in np.unique(found["device"].to_numpy()).tolist():
-        mine = found[found["device"] == device]
-        whole = max(int(mine["duration_ns"].sum()), 1)
-        for name, label in CAUSES.items():
-            time = mine[name].to_numpy()
-            if not time.any():
-                continue
-            longest = int(time.argmax())
-            rows.append((
-                str(device), capitalized(label), int(time.sum()), int(time.sum()) / whole, int((time > 0).sum()),
-                int(time[longest]), int(mine["start_ns"].iloc[longest]), COLOR.get(name, "line-strong"), f"{device} {name}",
+def _causes(capture: Capture, found: pd.DataFrame, by: str) -> pd.DataFrame:
+    """Returns one row per device, step or user range, and cause: a gap is of the step and range of the work that ends it."""
+    device, start = found["device"].to_numpy(), found["start_ns"].to_numpy()
+    names, group = _groups(capture, found["next"].to_numpy(), by)
+    pair, first = arrays.factorize([device, group]) if len(found) else (device, device)
+    count = len(first)
+    whole = dict(zip(*(values.tolist() for values in _sum_of(device, found["duration_ns"].to_numpy())), strict=True))
+    parts = []
+    for name, label in CAUSES.items():
+        time = found[name].to_numpy()
+        total, gaps = arrays.exact_sums(pair, time, count), np.bincount(pair, time > 0, count).astype(np.int64)
+        longest = np.zeros(count, np.int64)
+        order = np.argsort(time, kind="stable")
+        longest[pair[order]] = order  # the longest is written last
+        for at in np.flatnonzero(total).tolist():
+            own, of, most = int(device[first[at]]), int(group[first[at]]), int(longest[at])
+            parts.append((
+                str(own), names[of] if of >= 0 else None, capitalized(label), int(total[at]), int(total[at]) / max(whole[own], 1),
+                int(gaps[at]), int(time[most]), int(start[most]), COLOR.get(name, "line-strong"), f"{own} {of} {name}",
             ))  # fmt: skip
-    return pd.DataFrame(rows, columns=[c.name for c in CAUSE_COLUMNS])
+    return pd.DataFrame(parts, columns=[c.name for c in CAUSE_COLUMNS])
+
+
+def _groups(capture: Capture, row: np.ndarray, by: str) -> tuple[list[str], np.ndarray]:
+    """Returns (names of steps or user ranges, the place of that of each device row, -1 outside of all); of devices one for all."""
+    if by == "step":
+        number = capture.steps["number"].to_numpy()
+        step = capture.device["step"].to_numpy()[row]
+        return [str(n) for n in number.tolist()], np.where((step >= 0) & (np.append(number, -1)[step] >= 0), step, -1)
+    if by == "phase":
+        around = capture.device["annotation"].to_numpy()[row]
+        name = arrays.coded(capture.host["name"])
+        return [str(n) for n in name.categories], np.where(around >= 0, np.append(name.codes, -1)[around], -1).astype(np.int64)
+    return [""], np.zeros(len(row), np.int64)
+
+
+def _sum_of(code: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (the distinct codes, the sum of the values of each)."""
+    known, place = np.unique(code, return_inverse=True)
+    return known, arrays.exact_sums(place, values, len(known))
 
 
 def _streams(frame: pd.DataFrame) -> pd.DataFrame:

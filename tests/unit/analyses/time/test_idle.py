@@ -56,6 +56,26 @@ def test_causes_of_idle_time(gaps: Capture) -> None:
     assert isinstance(shown, TimelineSection) and shown.path and (15_000, 95_000) in [(s, e) for s, e, _ in shown.highlight]
 
 
+def test_causes_by_step_and_user_range(tmp_path: Path) -> None:
+    # GIVEN a step in which Python holds a kernel up for 20, another one with 40 of it inside of a range, and a kernel after both WHEN causes
+    # are added up by step or range THEN a gap is of that of the work that ends it, and all are the idle time
+    t = TraceBuilder()
+    t.step(1, 0, 100 * US)
+    t.step(2, 100 * US, 100 * US)
+    t.annotation("forward", 130 * US, 30 * US)
+    for at, start in ((5, 10), (25, 30), (140, 150), (230, 240)):
+        t.launch("k", at=at * US, start=start * US, duration=10 * US, call_duration=500)
+    capture = read(str(t.write(tmp_path / "w.pt.trace.json")))
+    whole = report(capture, "idle").facts["idle_ns"]
+    found = {}
+    for by in ("step", "phase"):
+        table = report(capture, "idle", by=by).table("causes")
+        assert int(table["time_ns"].sum()) == whole and table["share"].sum() == pytest.approx(1.0)
+        found[by] = table.groupby(table["group"].fillna("-"))["time_ns"].sum().to_dict()
+    assert found == {"step": {"1": 10 * US, "2": 110 * US, "-": 80 * US}, "phase": {"ProfilerStep#1": 10 * US, "forward": 110 * US, "-": 80 * US}}
+    assert "group" not in report(capture, "idle").table("causes")
+
+
 def test_a_stream_and_its_queue(gaps: Capture) -> None:
     # GIVEN launches at 5, 90, 92, 93, 94, 95 and starts at 10, 100, 115, 125.01, 160, 200 THEN up to five wait: from 95 to 100
     row = report(gaps, "idle").table("streams").iloc[0]
