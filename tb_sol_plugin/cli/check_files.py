@@ -95,7 +95,10 @@ def _checked(found: Baseline) -> None:
 def save_baseline(path: str, side: Side) -> None:
     """Stores a side: the settings that name a model or a file are left out."""
     runs = [
-        msgspec.structs.replace(r, settings={n: redacted(t) for n, t in r.settings.items()}, tree=None, began_ns=None) for r in side.runs
+        msgspec.structs.replace(
+            r, settings={n: redacted(t) for n, t in r.settings.items()}, tree=None, began_ns=None, path=None
+        )
+        for r in side.runs
     ]
     _write(path, msgspec.json.encode(Baseline(runs=tuple(runs))))
 

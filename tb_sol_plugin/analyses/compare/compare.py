@@ -12,14 +12,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+import msgspec
+
 from tb_sol_plugin.analyses.compare import compare_tables as T
 from tb_sol_plugin.analyses.compare import compare_tree_tables as TT
 from tb_sol_plugin.metrics.compare.alignment import Trees
 from tb_sol_plugin.metrics.compare.causes import Cause, compared
 from tb_sol_plugin.metrics.compare.differences import MetricChange, Rows, Side
 from tb_sol_plugin.metrics.compare.findings import findings_of
+from tb_sol_plugin.metrics.compare.on_path import path_parts, waterfall_on_path, why_no_path
 from tb_sol_plugin.metrics.compare.samples import GROUPINGS, PROFILER, Samples, samples_of
 from tb_sol_plugin.metrics.report.settings import SETTINGS, settings_table
+from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import PairQuery
 from tb_sol_plugin.model.recordings import Compared
 from tb_sol_plugin.model.registry import Reduction, analysis
@@ -29,10 +33,22 @@ from tb_sol_plugin.units import capitalized, human, number, signed_percent
 By = Literal["auto", "operator", "kernel", "kind", "module", "phase", "copy", "tree"]
 
 
+AsParts = Literal["exclusive", "path"]
+
+
 class CompareQuery(PairQuery, kw_only=True, frozen=True):
-    """by: what the rows of the table are; auto takes operators, or what both have; tree shows the aligned steps whatever they share"""
+    """by: what the rows of the table are; auto takes operators, or what both have; tree shows the aligned steps whatever they share
+    basis: what the difference of the step is split into: exclusive parts of the step, or path: parts of its critical path, which hold it
+    """
 
     by: By = "auto"
+    basis: AsParts = "exclusive"
+
+
+def reduced(capture: Capture, query: CompareQuery) -> Samples:
+    """Returns the samples of a recording, with the critical paths of its steps where these are wanted."""
+    found = samples_of(capture, query)
+    return msgspec.structs.replace(found, path=path_parts(capture, query, found)) if query.basis == "path" else found
 
 
 @analysis(
@@ -46,12 +62,14 @@ class CompareQuery(PairQuery, kw_only=True, frozen=True):
     tables={"metrics": T.METRICS, "causes": T.CAUSES, "hidden": T.HIDDEN, "waterfall": T.WATERFALL, "rows": T.ROWS, "tree": TT.TREE,
             "settings": SETTINGS},
     facts=(*T.FACTS, *TT.FACTS),
-    reduce=Reduction(samples_of, fields=("step", "device_limits"), version=7),
+    reduce=Reduction(reduced, fields=("step", "device_limits", "basis"), version=8),
 )
 def run(here: Compared[Samples], there: Compared[Samples], query: CompareQuery) -> Report:
     a, b = Side(here.name, [here.reduced]), Side(there.name, [there.reduced])
     both = compared(a, b)
-    metrics, found, falls, causes = both.metrics, both.rows, both.waterfall, both.causes
+    metrics, found, causes = both.metrics, both.rows, both.causes
+    none = why_no_path(a, b) if query.basis == "path" else ""
+    falls = waterfall_on_path(a, b) if query.basis == "path" and not none else both.waterfall
     by = query.by if query.by in GROUPINGS else next((name for name in GROUPINGS if found[name] is not None), "operator")
     trees = Trees.of(a, b)
     offered = trees is not None and (query.by == "tree" or TT.is_alike(trees.found))
@@ -71,6 +89,8 @@ def run(here: Compared[Samples], there: Compared[Samples], query: CompareQuery) 
         sections.append(TT.tree_table((a.name, b.name), trees.found, device=trees.device, steps=trees.steps))
     sections.append(settings)
     notices = [*_notices(a, b, found, query.by, step), *_of_trees(trees, query.by, offered, (a.name, b.name))]
+    if none:
+        notices.append(Notice(f"Not by the critical path: {none}; the difference is split by {T.BASES[falls.basis].removeprefix('by ')}."))
     return Report(analysis="compare", title="Compare", headline=_headline(a, b, step, causes), notices=notices, sections=sections)
 
 

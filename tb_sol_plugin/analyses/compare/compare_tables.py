@@ -10,9 +10,23 @@ import pandas as pd
 
 from tb_sol_plugin.analyses.compare.compare_tree_tables import FACTS as TREE_FACTS
 from tb_sol_plugin.metrics.compare.causes import Cause, Hidden
-from tb_sol_plugin.metrics.compare.differences import BUSY, OTHERS, RESIDUE, SLOW, STEP, Bar, Basis, MetricChange, Rows, Side, Waterfall
+from tb_sol_plugin.metrics.compare.differences import (
+    BUSY,
+    OTHERS,
+    PATH,
+    RESIDUE,
+    SLOW,
+    STEP,
+    Bar,
+    Basis,
+    MetricChange,
+    Rows,
+    Side,
+    Waterfall,
+)
 from tb_sol_plugin.metrics.compare.samples import METRICS as KNOWN
 from tb_sol_plugin.metrics.compare.samples import text_of
+from tb_sol_plugin.metrics.critical.parts import PARTS as ON_PATH
 from tb_sol_plugin.metrics.report.settings import named
 from tb_sol_plugin.metrics.time import breakdown as P
 from tb_sol_plugin.model import figure as F
@@ -38,11 +52,12 @@ FEW: Final = "fewer than 5 steps on a side"
 NOT_THERE: Final = "only on one side"
 PARTS: Final = {
     SLOW: ("Slow steps", "ink-3"), STEP: ("Step", "bar-ink"), BUSY[0]: ("Device busy", "compute"), BUSY[1]: ("Rest of the step", "ink-3"),
-} | {n: (label, color) for n, (label, color, _) in P.PARTS.items()}
+} | {n: (label, color) for n, (label, color, _) in P.PARTS.items()} | {f"{PATH}{n}": part[:2] for n, part in ON_PATH.items()}
 """Label and color of a bar."""
 BELOW: Final = {OTHERS: "all others", RESIDUE: "what these do not add up to"}
 BASES: Final[Mapping[Basis, str]] = {
-    "exclusive": "by exclusive parts of the step", "device": "by the device's time and the rest", "step": "as a whole",
+    "path": "by parts of the critical path", "exclusive": "by exclusive parts of the step",
+    "device": "by the device's time and the rest", "step": "as a whole",
 }  # fmt: skip
 """What the bars are parts of."""
 

@@ -17,7 +17,7 @@ from tb_sol_plugin.metrics.compare.samples import BETWEEN, LAUNCH, METRICS, OTHE
 from tb_sol_plugin.tables.arrays import Floats, Ints
 
 Match = Literal["same", "renamed", "only_a", "only_b"]
-Basis = Literal["exclusive", "device", "step"]
+Basis = Literal["path", "exclusive", "device", "step"]
 DRAWS_OF_ROWS: Final = 500
 """Draws of the bootstrap of many rows at once."""
 DEVICE_SPEED: Final = 0.015
@@ -274,8 +274,8 @@ def rows_of(a: Side, b: Side, by: str, *, floor: float = C.RUN_NOISE) -> Rows | 
 
 
 def _renamed(ours: Mapping[str, Named], theirs: Mapping[str, Named], by: str) -> dict[str, str]:
-    """Returns, of names that only B has, those of A that they go with; none of launches, whose parts are matched by themselves."""
-    if by == LAUNCH:
+    """Returns, of names that only B has, those of A that they go with; none of launches and paths: parts match by themselves."""
+    if by in (LAUNCH, PATH):
         return {}
     return renamed({n: v for n, v in ours.items() if n not in theirs}, {n: v for n, v in theirs.items() if n not in ours}, by)
 
@@ -396,8 +396,8 @@ class Bar:
 
 @dataclass(frozen=True)
 class Waterfall:
-    """From A's mean step to B's, ns. bars add up to b_ns - a_ns exactly. basis: what they are parts of: exclusive parts of the step, the
-    device's time and the rest, or the step as a whole.
+    """From A's mean step to B's, ns. bars add up to b_ns - a_ns exactly. basis: what they are parts of: the critical path, exclusive parts
+    of the step, the device's time and the rest, or the step as a whole.
     """
 
     a_ns: int
@@ -407,6 +407,8 @@ class Waterfall:
 
 
 SLOW: Final = "slow_steps"
+PATH: Final = "path:"
+"""Begin of the names of parts of the critical path, and the grouping of what they consist of."""
 REST: Final = {
     "kernel_ns": "streams that overlap, and kernels outside of the bounds of their step",
     "communication_ns": "behind other work, and streams that overlap",
@@ -425,11 +427,14 @@ LEAST_BAR: Final = 0.002
 """Of the step; rows below it stand together."""
 
 
-def waterfall_of(a: Side, b: Side, rows: Mapping[str, Rows | None], *, floor: float = C.RUN_NOISE) -> Waterfall:
-    """Returns the difference of the mean step, first what slow and fast steps make of it, then by exclusive parts of the kept steps.
+def waterfall_of(
+    a: Side, b: Side, rows: Mapping[str, Rows | None], *, floor: float = C.RUN_NOISE, basis: Literal["path", "exclusive"] = "exclusive"
+) -> Waterfall:
+    """Returns the difference of the mean step, first what slow and fast steps make of it, then by parts of the kept steps.
 
-    rows: of groupings `launch`, `copy` and `operator`, for what stands below a bar.
+    rows: of groupings `launch`, `copy` and `operator`, for what stands below a bar; of the critical path of `PATH`.
     """
+    names = PARTS if basis == "exclusive" else tuple(a.runs[0].parts)
     sides = a, b
     every = [np.concatenate([side.times(run) for run in side.runs]) for side in sides]
     kept = [np.concatenate(side.kept) for side in sides]
@@ -438,10 +443,10 @@ def waterfall_of(a: Side, b: Side, rows: Mapping[str, Rows | None], *, floor: fl
     slow = (mean[1] - steady[1]) - (mean[0] - steady[0])
     why = "steps more than three robust standard deviations from the median"
     bars = [Bar(SLOW, slow, *_of_slow(every, kept, slow), because=why)] if slow else []
-    if any(set(run.parts) != set(PARTS) for side in sides for run in side.runs):
+    if any(set(run.parts) != set(names) for side in sides for run in side.runs):
         return Waterfall(mean[0], mean[1], (*bars, *_busy_and_idle(a, b, steady)), "device" if _has_busy(a, b) else "step")
     matrices = [
-        np.concatenate([np.array([run.parts[p] for p in PARTS])[:, k] for run, k in zip(side.runs, side.kept, strict=True)], axis=1)
+        np.concatenate([np.array([run.parts[p] for p in names])[:, k] for run, k in zip(side.runs, side.kept, strict=True)], axis=1)
         for side in sides
     ]
     runs = [[int(k.sum()) for k in side.kept] for side in sides]
@@ -450,13 +455,13 @@ def waterfall_of(a: Side, b: Side, rows: Mapping[str, Rows | None], *, floor: fl
     drawn, noise = _drawn(matrices[0], runs[0], matrices[1], runs[1]), _noise(runs[0], runs[1], floor)
     size = np.maximum(means[0], means[1]).astype(np.float64)
     low, high = _bounds(drawn, delta, noise * size)
-    for i, part in enumerate(PARTS):
+    for i, part in enumerate(names):
         if means[0][i] or means[1][i]:
             known = bool(np.isfinite(low[i]))
             ends = (float(low[i]) if known else None, float(high[i]) if known else None)
             whole = _Whole(int(delta[i]), None if drawn is None else drawn[:, i], noise * float(size[i]), LEAST_BAR * max(steady))
             bars.append(Bar(part, int(delta[i]), ends[0], ends[1], parts=_below(part, whole, rows)))
-    return Waterfall(mean[0], mean[1], tuple(bars))
+    return Waterfall(mean[0], mean[1], tuple(bars), basis)
 
 
 def _of_slow(every: Sequence[Values], kept: Sequence[np.ndarray], slow: int) -> tuple[float | None, float | None]:
@@ -509,7 +514,8 @@ class _Whole:
 
 def _below(part: str, whole: _Whole, rows: Mapping[str, Rows | None]) -> tuple[Bar, ...]:
     """Returns the rows that a bar is made of, those that changed most, the others together, and what they do not add up to."""
-    found = rows.get(BELOW.get(part, ""))
+    on_path = part.startswith(PATH)
+    found = rows.get(PATH if on_path else BELOW.get(part, ""))
     if found is None or (part == "cpu_exec_ns" and found.time != "host"):
         return ()
     use = np.ones(len(found), np.bool_)
@@ -517,12 +523,15 @@ def _below(part: str, whole: _Whole, rows: Mapping[str, Rows | None]) -> tuple[B
         use = np.array([of == "communication" for of in found.of], np.bool_) == (part == "communication_ns")
     if part == "memcpy_ns":
         use = np.array([name != "Memset" for name in found.name], np.bool_)
+    if on_path:
+        use = np.array([of == part for of in found.of], np.bool_)
     own = np.flatnonzero(use & (found.delta_ns != 0)).tolist()
-    paths = [tuple(filter(None, name.split(BETWEEN))) if found.by == LAUNCH else (name,) for name in found.name]
+    levels = [name.split(BETWEEN) for name in found.name]
+    paths = [tuple(level[1:]) if on_path else tuple(filter(None, level)) for level in levels]
     bars = _levels(found, own, paths, 0, whole.least)
     rest = whole.delta - int(found.delta_ns[own].sum())
     low, high = _of_rest(found, own, whole, rest)
-    return (*bars, Bar(RESIDUE, rest, low, high, because=REST[part])) if rest else bars
+    return (*bars, Bar(RESIDUE, rest, low, high, because=REST.get(part, "steps whose rows were not taken"))) if rest else bars
 
 
 def _levels(found: Rows, own: Sequence[int], paths: Sequence[tuple[str, ...]], depth: int, least: float) -> tuple[Bar, ...]:

@@ -123,6 +123,14 @@ class Grouping(msgspec.Struct, frozen=True):
     work: bytes = b""
 
 
+class PathParts(msgspec.Struct, frozen=True):
+    """The critical path of each step: ns by part, which add up to the step, and of operators in each part. grade: good, fair or poor."""
+
+    grade: str
+    parts: dict[str, tuple[int, ...]]
+    items: Grouping
+
+
 class Samples(msgspec.Struct, frozen=True):
     """What one recording gives to a comparison.
 
@@ -131,6 +139,7 @@ class Samples(msgspec.Struct, frozen=True):
     steps that were cut by the window. warm: the first complete step, where it was left out. settings: how the recording was made. tree: of
     one step, the one whose length is nearest to the median; None without operators. findings: ns per step that each
     saves, by its rule, where they were looked for. began_ns: when the recording began, ns since 1970; None where it does not say.
+    path: the critical paths, where they were looked for.
     """
 
     source: str
@@ -145,6 +154,7 @@ class Samples(msgspec.Struct, frozen=True):
     tree: StepTree | None = None
     findings: dict[str, int] | None = None
     began_ns: int | None = None
+    path: PathParts | None = None
 
 
 def text_of(value: float | None, unit: str) -> str:

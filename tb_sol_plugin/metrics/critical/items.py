@@ -16,6 +16,7 @@ from tb_sol_plugin.metrics.critical.path import (
     LABELS,
     OF_KIND,
     PLACE,
+    Path,
     device_classes,
     finals_of,
     host_classes,
@@ -125,15 +126,21 @@ def items(capture: Capture, where: Scope, by: By, phase: str = "") -> pd.DataFra
     return memo(capture, ("critical.items", where.rows, by, phase), lambda: _items(capture, where, by, phase))
 
 
-def _items(capture: Capture, where: Scope, by: By, phase: str) -> pd.DataFrame:
-    window, path, keys = window_of_steps(capture, where), path_of(capture, where), keys_of(capture, by)
-    path = inside_ranges(capture, path, phase) if phase else path
+def item_codes(path: Path, keys: Keys) -> Ints:
+    """Returns the item of each segment of a path, a place in `keys.names`."""
     works = keys.latency[path.kind] < 0
     code = np.where(works, 0, keys.latency[path.kind])
     on_device = works & (path.device >= 0)
     code[on_device] = keys.device[path.device[on_device]]
     on_host = works & ~on_device
     code[on_host] = keys.host[path.host[on_host]]
+    return code
+
+
+def _items(capture: Capture, where: Scope, by: By, phase: str) -> pd.DataFrame:
+    window, path, keys = window_of_steps(capture, where), path_of(capture, where), keys_of(capture, by)
+    path = inside_ranges(capture, path, phase) if phase else path
+    code = item_codes(path, keys)
     if by == "class":
         code = path.kind.copy()
     size = len(keys.names)

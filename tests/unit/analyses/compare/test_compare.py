@@ -120,6 +120,16 @@ def test_there_is_nothing_to_compare_with(tmp_path: Path) -> None:
     assert isinstance(found, UnavailableReport) and found.record_it_with
 
 
+def test_the_difference_by_the_critical_path(logdir: Path) -> None:
+    # GIVEN two loops whose paths are known WHEN the difference is split by them THEN the title says so, and the parts add up to the same
+    found, plain = compare(logdir, "slow", basis="path"), compare(logdir, "slow")
+    falls = section(found, "waterfall")
+    assert falls.title.endswith("by parts of the critical path") and falls.total == section(plain, "waterfall").total
+    table = found.table("waterfall")
+    assert table[table["parent"].isna()]["delta_ns"].sum() == falls.total["delta_ns"]  # type: ignore[index]
+    assert found.headline == plain.headline
+
+
 def test_any_page_against_a_baseline(logdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # GIVEN a kernel that takes twice as long WHEN its page is set against the base THEN it stands first, with what it was
     found = sol.open(str(logdir), run="slow", cache=False).analyze("kernels", against="base")
