@@ -14,6 +14,7 @@ from tb_sol_plugin.metrics.ranks.job import Job, job_of, ranks_of_run, within
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES
 from tb_sol_plugin.metrics.ranks.stragglers import CAUSE_WORDS, Suspect
 from tb_sol_plugin.metrics.ranks.summary import RankSummary, summary_of_rank
+from tb_sol_plugin.metrics.ranks.waiting import unrecorded
 from tb_sol_plugin.metrics.time.scope import step_bounds
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction
@@ -47,6 +48,14 @@ def notices(ranks: Ranks[RankSummary], job: Job) -> list[Notice]:
         out.append(Notice(
             f"No collective of rank {some} could be matched with one of another rank: it was recorded at another time, or belongs to "
             "another job. It is not compared."
+        ))  # fmt: skip
+    late = unrecorded(job.waits)
+    if late is not None and late.ranks and late.wait_ns >= ONE_PERCENT * job.model.span_ns:
+        group = job.calls.groups[int(job.calls.group_of_channel[late.channel])].label
+        who = f"rank {late.ranks[0]} is" if len(late.ranks) == 1 else f"ranks {', '.join(map(str, late.ranks[: R.NAMED]))} are"
+        out.append(Notice(
+            f"A late rank is not recorded: all recorded members of {group} waited {human(late.wait_ns / job.steps, 'ns')} per step, in "
+            f"{human(late.collectives, 'count')} collectives; {who} missing there. Record it to see why."
         ))  # fmt: skip
     left = job.calls.left_out
     if left:

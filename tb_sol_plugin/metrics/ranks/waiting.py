@@ -16,6 +16,7 @@ import numpy as np
 from tb_sol_plugin.metrics.ranks.clocks import TOLERANCE_NS, Clocks, directed
 from tb_sol_plugin.metrics.ranks.matching import Matched
 from tb_sol_plugin.metrics.ranks.own_time import exposed_until
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 
 APART_NS: Final = 500_000.0
@@ -145,3 +146,50 @@ def _pairs(found: Matched, start: Floats, duration: Ints, transfer: Ints, late: 
     number = found.number[send]
     transfer[number] = np.minimum(duration[send] - wait[send], duration[receive] - wait[receive])
     late[number] = np.where(start[send] > start[receive], send, receive)
+
+
+LONG_NS: Final = 100_000.0
+"""Members that all take so much longer than the collective takes elsewhere, and twice as long, waited for one that is not recorded."""
+
+
+@dataclass(frozen=True)
+class Unrecorded:
+    """Waiting for members of a group that have no recording.
+
+    channel: the group. ranks: its members without a recording. wait_ns: how much longer than the same collectives elsewhere those of it
+    took on every rank that was recorded. collectives: how many did.
+    """
+
+    channel: int
+    ranks: tuple[int, ...]
+    wait_ns: int
+    collectives: int
+
+
+def unrecorded(waited: Waits) -> Unrecorded | None:
+    """Returns the group whose members waited longest for one that is not recorded; None where none did.
+
+    In a collective each recorded member of which takes long, the last to come is another one: else it would be short on that. What it takes
+    by itself is the median of those of its kind, size and bytes, in all groups. It needs no clock; a link that is slow now and then looks
+    the same.
+    """
+    found = waited.found
+    calls = found.calls
+    size = calls.size_of_channel[found.channel]
+    known = found.sync & (waited.transfer_ns >= 0)
+    if not (known & (found.present < size)).any():
+        return None
+    first = found.first
+    code, _ = arrays.factorize([
+        calls["kind"][first].astype(np.int64), size, calls["bytes_in"][first].astype(np.int64), calls["bytes_out"][first].astype(np.int64),
+    ])  # fmt: skip
+    usual = arrays.medians(code[known], waited.transfer_ns[known], int(code.max()) + 1)[code]
+    long = waited.transfer_ns - usual
+    some = known & (found.present < size) & (long > np.maximum(LONG_NS, usual))
+    if not some.any():
+        return None
+    total = np.bincount(found.channel[some], long[some], calls.channels)
+    channel = int(total.argmax())
+    members = calls.groups[int(calls.group_of_channel[channel])].ranks
+    absent = tuple(np.setdiff1d(members, calls.ranks).tolist())
+    return Unrecorded(channel, absent, round(float(total[channel])), int((some & (found.channel == channel)).sum()))

@@ -9,11 +9,13 @@ import pytest
 
 from tb_sol_plugin.metrics.ranks.calls import calls_of
 from tb_sol_plugin.metrics.ranks.clocks import clocks
+from tb_sol_plugin.metrics.ranks.job import job_of_members, ranks_of_run
 from tb_sol_plugin.metrics.ranks.matching import matched
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES
 from tb_sol_plugin.metrics.ranks.replay import model_of
+from tb_sol_plugin.metrics.ranks.reports import notices
 from tb_sol_plugin.metrics.ranks.stragglers import Stragglers, Suspect, robust_z, stragglers
-from tb_sol_plugin.metrics.ranks.waiting import Waits, believed, waits
+from tb_sol_plugin.metrics.ranks.waiting import Waits, believed, unrecorded, waits
 from tests.support.rank_factory import Job, Made, Slow, simulate, without
 
 JOB = Job(tp=8, dp=4, layers=6, steps=4)
@@ -152,6 +154,19 @@ def test_numbers_do_not_change_with_the_order_of_files_or_the_clocks() -> None:
 def test_a_cut_job_with_missing_ranks_still_names_its_straggler() -> None:
     found = found_in(simulate(replace(JOB, steps=6, cut=15, missing=(9, 17), stragglers=(Slow(5, "dataloader", 6e6),))))
     assert named(found)[0] == (5, "dataloader") and found.model.complete
+
+
+def test_waits_prove_a_late_rank_that_is_not_recorded() -> None:
+    # GIVEN rank 5 of 16, 3 ms late in each of four steps, without a recording THEN all others of its group waited so long for it
+    job = Job(tp=8, dp=2, layers=4, steps=4)
+    late = replace(job, missing=(5,), stragglers=(Slow(5, "dataloader", 3e6),))
+    made = job_of_members(simulate(late).members())
+    found = unrecorded(made.waits)
+    assert found is not None and found.ranks == (5,) and found.collectives == 4 and found.wait_ns == pytest.approx(12e6, rel=0.01)
+    assert any("A late rank is not recorded" in n.text and "rank 5 is missing" in n.text for n in notices(ranks_of_run([]), made))
+    # AND nothing of the kind where it is on time, where it is another one, recorded, that is late, or where all are recorded
+    for other in (replace(job, missing=(5,)), replace(late, missing=(6,)), replace(job, missing=(5,), imbalance=0.05), job):
+        assert unrecorded(job_of_members(simulate(other).members()).waits) is None
 
 
 def test_robust_z_by_hand() -> None:
