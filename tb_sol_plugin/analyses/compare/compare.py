@@ -9,6 +9,7 @@ noise from run to run, for which half a percent is assumed. The difference of th
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Literal
 
@@ -67,6 +68,13 @@ def reduced(capture: Capture, query: CompareQuery) -> Samples:
 def run(here: Compared[Samples], there: Compared[Samples], query: CompareQuery) -> Report:
     a, b = Side(here.name, [here.reduced]), Side(there.name, [there.reduced])
     both = compared(a, b)
+    alike = a.has_steps == b.has_steps
+    if not alike:  # a whole recording beside a step: nothing follows from the one being longer
+        unknown = [dataclasses.replace(m.change, change=None, low=None, high=None) for m in both.metrics]
+        metrics = [dataclasses.replace(m, change=c, verdict="unknown") for m, c in zip(both.metrics, unknown, strict=True)]
+        both = dataclasses.replace(both, causes=[], hidden=[], metrics=metrics)
+    elif (a.values("device_busy") is None) != (b.values("device_busy") is None):
+        both = dataclasses.replace(both, hidden=[])  # what one of them did not record is not gone
     metrics, found, causes = both.metrics, both.rows, both.causes
     none = why_no_path(a, b) if query.basis == "path" else ""
     falls = waterfall_on_path(a, b) if query.basis == "path" and not none else both.waterfall
@@ -75,16 +83,18 @@ def run(here: Compared[Samples], there: Compared[Samples], query: CompareQuery) 
     offered = trees is not None and (query.by == "tree" or TT.is_alike(trees.found))
     rows = found[by]
     step = next(m for m in metrics if m.name == "step_time")
-    sections: list[AnySection] = [T.facts(a, b, metrics, TT.facts_of_tree(trees)), T.waterfall_figure(a, b, falls)]
+    sections: list[AnySection] = [T.facts(a, b, metrics, TT.facts_of_tree(trees))]
+    if alike:
+        sections.append(T.waterfall_figure(a, b, falls))
     if causes:
         sections.append(T.causes_table(causes, falls))
-    found_here = findings_of(both, (a.name, b.name), (a.runs[0].settings, b.runs[0].settings))
+    found_here = findings_of(both, (a.name, b.name), (a.runs[0].settings, b.runs[0].settings)) if alike else []
     if found_here:
         sections.append(FindingsSection(id="findings", title="Findings", findings=found_here))
     if both.hidden:
         sections.append(T.hidden_table(both.hidden))
     settings = settings_table((a.name, b.name), (a.runs[0].settings, b.runs[0].settings))
-    sections += [T.metrics_table(a, b, metrics), T.rows_table(a, b, rows, by), T.waterfall_table(a, b, falls)]
+    sections += [T.metrics_table(a, b, metrics), T.rows_table(a, b, rows, by), *([T.waterfall_table(a, b, falls)] if alike else [])]
     if trees is not None and offered:
         sections.append(TT.tree_table((a.name, b.name), trees.found, device=trees.device, steps=trees.steps))
     sections.append(settings)
@@ -108,6 +118,10 @@ def _of_trees(trees: Trees | None, by: str, offered: bool, names: tuple[str, str
 
 def _headline(a: Side, b: Side, step: MetricChange, causes: list[Cause]) -> str:
     change = step.change
+    bare = [side.name for side in (a, b) if not side.has_steps]
+    if len(bare) == 1:
+        whole = f"all of it takes {human(change.b if bare[0] == b.name else change.a, 'ns')}"
+        return f"`{bare[0]}` has no steps, {whole}: its step cannot be set against that of `{a.name if bare[0] == b.name else b.name}`."
     if change.a is None or change.b is None or change.change is None:
         return f"The step of `{b.name}` cannot be set against that of `{a.name}`."
     sizes = f"{human(round(change.b), 'ns')} instead of {human(round(change.a), 'ns')}"
@@ -119,6 +133,8 @@ def _headline(a: Side, b: Side, step: MetricChange, causes: list[Cause]) -> str:
         first = f"A step of `{b.name}` is {part} {side} than one of `{a.name}`, {sizes}: **within the noise** of these steps"
         return f"{first} ({_interval(step)})."
     few = " Too few steps to tell it from noise." if step.verdict == "unknown" else ""
+    if bare:
+        return f"`{b.name}` is **{part} {side}** than `{a.name}`: {sizes} in all. Without steps it cannot be told from noise."
     first = f"A step of `{b.name}` is **{part} {side}** than one of `{a.name}`: {sizes}{'' if few else f' ({_interval(step)})'}."
     because = f" {capitalized(causes[0].sentence)}." if causes else ""
     return f"{first}{few}{because}"
@@ -148,12 +164,29 @@ def _notices(a: Side, b: Side, found: Mapping[str, Rows | None], by: str, step: 
     if by in GROUPINGS and found[by] is None:
         lacks = " and ".join(s.name for s in (a, b) if not s.knows(by))
         out.append(Notice(f"No rows by {by}: not recorded in {lacks}."))
+    out += _of_what_was_recorded(a, b)
     for side in (a, b):
         run = side.runs[0]
         if run.incomplete:
             out.append(Notice(f"{side.name}: {run.incomplete} incomplete steps are left out."))
     if a.runs[0].source != b.runs[0].source:
         out.append(Notice("One is a trace and one a SOL log: only what both know is compared."))
+    return out
+
+
+def _of_what_was_recorded(a: Side, b: Side) -> list[Notice]:
+    """Says what one recording holds and the other lacks, and what is compared then."""
+    out = []
+    for side, other in ((a, b), (b, a)):
+        if not side.has_steps and other.has_steps:
+            out.append(Notice(f"{side.name} has no steps: all of it stands beside a step of {other.name}. Calls and times per call can be "
+                              "compared, sums cannot. Call `prof.step()` after every iteration."))  # fmt: skip
+        if side.values("device_busy") is None and other.values("device_busy") is not None and side.runs[0].source == "kineto":
+            out.append(Notice(f"No device work was recorded in {side.name}: rows have times on the host."))
+        trees = side.runs[0].tree, other.runs[0].tree
+        if trees[0] is not None and trees[1] is not None and len(trees[0].inputs) == 1 < len(trees[1].inputs):
+            text = f"No shapes were recorded in {side.name}: more work is not told from slower calls. Record both with record_shapes=True."
+            out.append(Notice(text, "info"))
     return out
 
 

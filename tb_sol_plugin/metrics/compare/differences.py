@@ -242,7 +242,8 @@ def rows_of(a: Side, b: Side, by: str, *, floor: float = C.RUN_NOISE) -> Rows | 
     place = {name: i for i, name in enumerate(names)}
     laid_b = _laid(b, by, place, len(names))
     laid_a = _laid(a, by, place | {old: place[new] for new, old in was.items()}, len(names))
-    time: Literal["device", "host"] = "device" if laid_a.device.any() or laid_b.device.any() else "host"
+    both = all(side.values("device_busy") is not None for side in sides)  # else times on the device against none would be a change
+    time: Literal["device", "host"] = "device" if both and (laid_a.device.any() or laid_b.device.any()) else "host"
     time_a, time_b = (laid.device if time == "device" else laid.host for laid in (laid_a, laid_b))
     mean_a, mean_b = time_a.mean(1), time_b.mean(1)
     delta = np.round(mean_b).astype(np.int64) - np.round(mean_a).astype(np.int64)
@@ -258,6 +259,7 @@ def rows_of(a: Side, b: Side, by: str, *, floor: float = C.RUN_NOISE) -> Rows | 
     verdict = _verdicts(delta, low, high, max(mean_a.sum(), mean_b.sum(), 1.0), step)
     order = np.lexsort((-np.maximum(mean_a, mean_b), -np.abs(delta)))
     keep = order[(calls_a[order] > 0) | (calls_b[order] > 0)]
+    keep = keep if both else keep[np.maximum(mean_a, mean_b)[keep] > 0]  # a row of the device alone is not gone where none was recorded
     listed = list(names)
 
     def text(values: Sequence[str]) -> list[str]:

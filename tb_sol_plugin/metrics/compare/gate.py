@@ -198,6 +198,7 @@ def check(
         for w in wanted
     ]
     judged = [replace(j, detail=_new_findings(base, candidate)) if j.name == "findings" else j for j in judged]
+    judged = [_without_steps(j, base, candidate) for j in judged]
     found = compared(base, candidate)
     warnings = _of_history(judged, between or {})
     if not between and (len(base.runs) == 1 or len(candidate.runs) == 1):
@@ -318,6 +319,19 @@ def _judge(
     else:
         found = C.change_of(ours, theirs, between=between, fixed=fixed, weights=both)
     return _against_limit(found, wanted, rate=rate is not None, fixed=fixed)
+
+
+def _without_steps(judged: Judged, a: Side, b: Side) -> Judged:
+    """Returns a verdict as it holds where a side has no steps: nothing of one side alone, nothing noisy of one sample a side."""
+    if (a.has_steps and b.has_steps) or judged.name.partition(":")[0] in ("findings", FINDING):
+        return judged
+    if a.has_steps != b.has_steps:
+        bare, other = (a, b) if b.has_steps else (b, a)
+        because = f"{bare.name} has no steps to set against those of {other.name}; call `prof.step()` after every iteration"
+        return replace(judged, outcome="unavailable", change=None, because=because, more=None)
+    if is_exact(judged.name) or judged.outcome == "unavailable":
+        return judged
+    return replace(judged, outcome="inconclusive", more=None, detail="no steps: one sample a side")
 
 
 def _against_limit(found: Change, wanted: Wanted, *, rate: bool, fixed: bool) -> Judged:
