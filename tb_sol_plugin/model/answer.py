@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -160,6 +160,13 @@ class AnalysisRequest:
         return {k: v for k, v in names.items() if v} | {f.name: self.raw[f.name] for f in self.item.fields if self.raw.get(f.name)}
 
 
+class KnownRanks(NamedTuple):
+    """What was reduced from all ranks of a run before. keys: change with it; none where some rank was not reduced. fetch: returns it."""
+
+    keys: tuple[str, ...] = ()
+    fetch: Callable[[], Ranks] = tuple
+
+
 class RecordingSource(Protocol):
     """What opens and reduces recordings. Those it is still reading stand among what it returns, with the state `waiting`."""
 
@@ -171,7 +178,7 @@ class RecordingSource(Protocol):
         """Returns every rank of the run of the recording that is shown, each with the recording that goes with that one."""
         ...
 
-    def known_ranks(self, request: AnalysisRequest) -> Ranks:
+    def known_ranks(self, request: AnalysisRequest) -> KnownRanks:
         """Returns what `ranks` does where all of it was made before, else none. Reads no recording."""
         ...
 
@@ -290,7 +297,7 @@ def collect(request: AnalysisRequest, source: RecordingSource | None = None) -> 
         except Unavailable:
             return _without_other(request)
     capture = source.open(request.recording)
-    return from_capture(request, capture, source.known_ranks(request.joined) if request.item.joins else ())
+    return from_capture(request, capture, source.known_ranks(request.joined) if request.item.joins else NO_RANKS)
 
 
 # -- By scope ---------------------------------------------------------------------------------------------------------
@@ -314,19 +321,22 @@ def from_query(request: AnalysisRequest) -> Inputs:
     return Inputs(request, {}, lambda: function(query))
 
 
-def from_capture(request: AnalysisRequest, capture: Capture, ranks: Ranks = ()) -> Inputs:
+NO_RANKS: Final = KnownRanks()
+
+
+def from_capture(request: AnalysisRequest, capture: Capture, ranks: KnownRanks = NO_RANKS) -> Inputs:
     """Returns one capture. An analysis over several takes it for all there is, if it takes so few. ranks: of its run, to join it with."""
     item, query = request.item, request.query
     names = {"run": capture.run, "worker": capture.worker, "span": capture.span}
-    state = "\0".join((capture.devices.fingerprint, capture.attached_state, *(rank.key for rank in ranks)))
+    state = "\0".join((capture.devices.fingerprint, capture.attached_state, *ranks.keys))
     make = lambda: availability(item, capture) or _of_one(request, capture, query, ranks)
     return Inputs(request, names, make, capture=capture, state=state)
 
 
-def _of_one(request: AnalysisRequest, capture: Capture, query: Query, ranks: Ranks) -> Report:
+def _of_one(request: AnalysisRequest, capture: Capture, query: Query, known: KnownRanks) -> Report:
     item = request.item
     if item.scope == "capture":
-        report = item.function(capture, query, ranks) if ranks else item.function(capture, query)
+        report = item.function(capture, query, known.fetch()) if known.keys else item.function(capture, query)
         if len(capture.device["name"].cat.categories) > MANY_NAMES:
             give_back()  # as much text as the table holds was made and left by the way, of some megabytes each time
         return report

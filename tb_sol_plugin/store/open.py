@@ -15,7 +15,7 @@ import msgspec
 from tb_sol_plugin import redact
 from tb_sol_plugin.devices.spec import DeviceBook
 from tb_sol_plugin.errors import BadInput, NotFound, SolError
-from tb_sol_plugin.model.answer import AnalysisRequest, BaseRecording, Run
+from tb_sol_plugin.model.answer import AnalysisRequest, BaseRecording, KnownRanks, Run
 from tb_sol_plugin.model.recordings import (
     GRAPH_CAPTURE,
     GRAPH_DETAILS,
@@ -278,17 +278,16 @@ class LocalSource:
         planned += [no_reduction(worker, None) if recording is None else wanted[recording] for worker, recording in chosen]
         return self._read(planned, request)
 
-    def known_ranks(self, request: AnalysisRequest) -> list[RecordingReduction[msgspec.Struct]]:
+    def known_ranks(self, request: AnalysisRequest) -> KnownRanks:
         """See `RecordingSource.known_ranks`."""
-        planned = rank_recordings(self.recordings, request.recording)
         found = []
-        for wanted in wanted_reductions(planned, request.reducer, devices=self.book):
+        for wanted in wanted_reductions(rank_recordings(self.recordings, request.recording), request.reducer, devices=self.book):
             body = self._kept.load(wanted.key)
             if body is None:
-                return []
+                return KnownRanks()
             recording = wanted.recording
             found.append(reduction_of(recording.worker, recording, wanted.key, body, request.item.reduction.decode))
-        return found
+        return KnownRanks(tuple(one.key for one in found), lambda: found)
 
     def runs(self, request: AnalysisRequest) -> tuple[list[RecordingReduction[msgspec.Struct]], list[Sidecar]]:
         """See `RecordingSource.runs`."""

@@ -24,7 +24,7 @@ from tb_sol_plugin.store.sidecars import DeviceFiles, SidecarFiles, folders_of
 
 if TYPE_CHECKING:
     from tb_sol_plugin.devices.spec import DeviceBook
-    from tb_sol_plugin.model.answer import AnalysisRequest, BaseRecording
+    from tb_sol_plugin.model.answer import AnalysisRequest, BaseRecording, KnownRanks
     from tb_sol_plugin.model.capture import Capture
     from tb_sol_plugin.model.recordings import Compared, RecordingReduction, Reducer, Sidecar
     from tb_sol_plugin.model.report import FieldNow
@@ -224,16 +224,16 @@ class Store:
         found = dict(zip(there, self._reductions_of(there, reducer, decode, wait, with_sol_log), strict=True))
         return [found[recording] if recording is not None else no_reduction(worker, None) for worker, recording in chosen]
 
-    def known_reductions(
-        self, shown: Recording, reducer: Reducer, decode: Callable[[bytes], P]
-    ) -> list[RecordingReduction[P]]:  # fmt: skip
+    def known_reductions(self, shown: Recording, reducer: Reducer, decode: Callable[[bytes], msgspec.Struct]) -> KnownRanks:
         """Returns the reduction of every worker of a recording's run where all of them were made before, else none. Makes none."""
+        from tb_sol_plugin.model.answer import KnownRanks
         from tb_sol_plugin.store.reductions import rank_recordings, wanted_reductions
 
         there = rank_recordings(self._with_captures_of(shown), shown)
-        if not there or not self.partial_results.made(wanted_reductions(there, reducer, devices=self.book(there[0]))):
-            return []
-        return self._reductions_of(there, reducer, decode, 0.0, False)
+        wanted = wanted_reductions(there, reducer, devices=self.book(there[0])) if there else []
+        if not wanted or not self.partial_results.made(wanted):
+            return KnownRanks()
+        return KnownRanks(tuple(w.key for w in wanted), lambda: self._reductions_of(there, reducer, decode, 0.0, False))
 
     def _with_captures_of(self, shown: Recording) -> tuple[Recording, ...]:
         """Returns the recordings of a run; where a reader chose what names the graph launches of one, that names those of all."""
@@ -417,7 +417,7 @@ class StoreSource:
         shown, reducer, decode = request.recording, request.reducer, reduction.decode
         return self.store.rank_reductions(shown, reducer, decode, wait=self.wait, with_sol_log=reduction.sol_log)
 
-    def known_ranks(self, request: AnalysisRequest) -> list[RecordingReduction[msgspec.Struct]]:
+    def known_ranks(self, request: AnalysisRequest) -> KnownRanks:
         """See `RecordingSource.known_ranks`."""
         return self.store.known_reductions(request.recording, request.reducer, request.item.reduction.decode)
 

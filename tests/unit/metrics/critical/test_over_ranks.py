@@ -83,10 +83,12 @@ def test_a_server_joins_what_it_has_and_reads_nothing_for_it(folder: Path) -> No
     try:
         shown, source = store.recordings(next(iter(store.listing(10.0)[1].runs)))[0], store.source(30.0)
         request = AnalysisRequest("critical_path", {}, shown)
-        assert not source.known_ranks(request.joined)
+        assert not source.known_ranks(request.joined).keys
         asked_for = answer(request, source)
-        assert not source.known_ranks(request.joined) and "rank_wait_ns" not in {k for k, v in asked_for.facts.items() if v}
+        assert not source.known_ranks(request.joined).keys and "rank_wait_ns" not in {k for k, v in asked_for.facts.items() if v}
         answer(AnalysisRequest("stragglers", {}, shown), source)
+        known = source.known_ranks(request.joined)
+        assert len(known.keys) == 2 and [rank.key for rank in known.fetch()] == list(known.keys)
         assert answer(request, source).facts["rank_wait_ns"] == 300 * US
     finally:
         store.close()
