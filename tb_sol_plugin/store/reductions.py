@@ -355,7 +355,7 @@ class PartialResults:
             if sum(one.key not in self._indexed for one in own) < FEWEST:
                 continue
             bodies = [(one, self.body(one.key)) for one in own]
-            ranks = [IndexedRank(w.recording.worker, w.recording.span, w.recording.file, w.key, b) for w, b in bodies if b is not None]
+            ranks = [_indexed(w, body) for w, body in bodies if body is not None]
             there = self._indexes.add(name, ranks)
             with self._news:
                 self._indexed |= dict.fromkeys(there, name)
@@ -522,10 +522,16 @@ class PartialResults:
             self._news.notify_all()
 
 
+def _indexed(wanted: WantedReduction, body: bytes) -> IndexedRank:
+    """Returns a reduction as an index keeps it. body: encoded."""
+    of = wanted.recording
+    return IndexedRank(of.worker, of.span, of.path[of.path.rfind("/") + 1 :], wanted.key, body)
+
+
 def _index_of(wanted: WantedReduction) -> str:
     """Returns the name of the index that a reduction stands in."""
     path = wanted.recording.path
-    return index_name(wanted.recording.run, path[: path.rfind("/") + 1], f"{wanted.reducer.key}-{wanted.devices.fingerprint}")
+    return index_name(path[: path.rfind("/") + 1], f"{wanted.reducer.key}-{wanted.devices.fingerprint}")
 
 
 def _at_once(executor: Executor) -> int:

@@ -55,7 +55,7 @@ COLUMNS: Final = {
 
 
 class IndexedRank(NamedTuple):
-    """One rank to keep: names of its recording, the key of its reduction, and that, encoded."""
+    """One rank to keep: names of its recording, of its file in the folder, the key of its reduction, and that, encoded."""
 
     worker: str
     span: str
@@ -80,9 +80,9 @@ class _Manifest(msgspec.Struct, frozen=True):
     format: int = _FORMAT
 
 
-def index_name(run: str, folder: str, reducer: str) -> str:
-    """Returns the name of the index of a run. folder: where its recordings are. reducer: key of what is reduced from them."""
-    return hashlib.blake2b("\0".join((folder, run, reducer)).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+def index_name(folder: str, reducer: str) -> str:
+    """Returns the name of the index of the recordings in a folder, in whichever logdir it is shown. reducer: what is reduced from them."""
+    return hashlib.blake2b("\0".join((folder, reducer)).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 class RunIndexes:

@@ -28,7 +28,7 @@ from tb_sol_plugin.units import human
 COLUMNS: Final = (
     Column("group", "Group", doc="its description and ranks", show="text"),
     Column("description", "Description", doc="as recorded", show="code", rank=2, missing="not recorded"),
-    Column("ranks", "Ranks", doc="its ranks as START:STRIDE:COUNT", show="code", rank=3, missing="not recorded"),
+    Column("ranks", "Ranks", doc="its ranks as START:STRIDE:COUNT", show="code", missing="not recorded"),
     Column("size", "Size", "count", "its ranks", missing="not recorded"),
     Column("level", "Across", doc=ACROSS, show="badge"),
     Column("kind", "Parallelism", doc="what it serves", show="badge", missing="not known"),

@@ -181,7 +181,10 @@ def calls_of(found: Sequence[Member]) -> Calls:
         counts.append(count)
         shifts.append(shift)
         before, left_out = before + count, left_out + left
-    columns = {name: np.concatenate(p) if p else np.zeros(0, np.dtype(ROWS[name])) for name, p in parts.items()}
+    columns = {}
+    for name in ROWS:  # each by itself: all of them twice would be what takes most memory here
+        of_ranks = parts.pop(name)
+        columns[name] = np.concatenate(of_ranks) if of_ranks else np.zeros(0, np.dtype(ROWS[name]))
     return Calls(
         ranks, np.array(shifts, np.int64), np.array([domains.index(n) for n in names], np.int64), domains, origin, tuple(groups.found),
         np.repeat(np.arange(len(ordered)), counts), columns, Pieces(*(np.concatenate(p) if p else np.zeros(0, np.int64) for p in pieces)),

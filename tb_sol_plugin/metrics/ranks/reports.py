@@ -49,7 +49,7 @@ def notices(ranks: Ranks[RankSummary], job: Job) -> list[Notice]:
             f"No collective of rank {some} could be matched with one of another rank: it was recorded at another time, or belongs to "
             "another job. It is not compared."
         ))  # fmt: skip
-    late = unrecorded(job.waits)
+    late = unrecorded(job.waits) if not any(one.state == "waiting" for one in ranks.excluded) else None
     if late is not None and late.ranks and late.wait_ns >= ONE_PERCENT * job.model.span_ns:
         group = job.calls.groups[int(job.calls.group_of_channel[late.channel])].label
         who = f"rank {late.ranks[0]} is" if len(late.ranks) == 1 else f"ranks {', '.join(map(str, late.ranks[: R.NAMED]))} are"

@@ -66,7 +66,9 @@ class Peers:
 
     def excess(self, calls: Calls) -> Ints:
         """Returns own time above that of peers, by call and cause; 0 where a call has no peers."""
-        return np.where(self.count[:, None] > 1, calls.own - self.median_ns, 0)
+        out = calls.own - self.median_ns
+        out[self.count <= 1] = 0
+        return out
 
 
 class Path(NamedTuple):
@@ -129,21 +131,25 @@ def peers_of(calls: Calls) -> Peers:
     pred = calls["pred_row"]
     alike, _, of_alike = _medians(calls, [*columns, np.where(pred >= 0, place[pred], -1) + 1, np.where(pred >= 0, step[pred], -1) + 1])
     known = of_alike > 1
-    median[known] = alike[known]
-    return Peers(role, _continued(calls, median, known), mean, count)
+    np.copyto(median, alike, where=known[:, None])
+    del alike
+    _continue(calls, median, known)
+    return Peers(role, median, mean, count)
 
 
 def _medians(calls: Calls, columns: list[Ints]) -> tuple[Ints, Floats, Ints]:
     """Returns the median of own times, the mean of computation, and how many calls there are, of calls that are alike in some columns."""
     code, first = arrays.factorize(columns) if len(calls) else (np.zeros(0, np.int64), np.zeros(0, np.int64))
     count = np.bincount(code, minlength=len(first))
-    median = [quantiles(code.astype(np.int32), calls.own[:, i].copy(), count, (0.5,))[0][code] for i in range(len(CAUSES))]
+    median, of_code = np.empty((len(code), len(CAUSES)), np.int64), code.astype(np.int32)
+    for i in range(len(CAUSES)):
+        median[:, i] = quantiles(of_code, calls.own[:, i].copy(), count, (0.5,))[0][code]
     mean = np.bincount(code, calls.own[:, CAUSES.index("kernel")], len(first)) / np.maximum(count, 1)
-    return np.stack(median, axis=1), mean[code], count[code]
+    return median, mean[code], count[code]
 
 
-def _continued(calls: Calls, median: Ints, known: Mask) -> Ints:
-    """Returns medians of peers; of a call whose own time begins elsewhere than theirs (not known) by the call before it.
+def _continue(calls: Calls, median: Ints, known: Mask) -> None:
+    """Changes medians of peers, of calls whose own time begins elsewhere than theirs (not known), to what the call before it has.
 
     A rank that comes last waits for none of the reductions of its gradients, its peers for the last ones: their own time begins later.
     """
@@ -154,9 +160,7 @@ def _continued(calls: Calls, median: Ints, known: Mask) -> Ints:
     last = np.maximum.accumulate(np.where(known[order], np.arange(len(order)), -1))
     some = ~known[order] & (last >= begin)
     rows, before = order[some], order[last[some]]
-    out = median.copy()
-    out[rows] = np.maximum(calls.own[rows] - (calls.own[before] - median[before]), 0)
-    return out
+    median[rows] = np.maximum(calls.own[rows] - (calls.own[before] - median[before]), 0)
 
 
 def _roles(calls: Calls) -> Ints:

@@ -138,9 +138,9 @@ def test_a_server_finds_the_ranks_of_a_run_in_its_index(tmp_path: Path, monkeypa
     for number in range(4):
         job.trace(number).write(tmp_path / "logs" / "job" / f"rank{number}.1.pt.trace.json.gz")
 
-    def ask() -> list[Any]:
-        store = Store(single(str(tmp_path / "logs")), StoreOptions(cache_dir=str(cache)), ranks_executor=ThreadPoolExecutor(1))
-        found = store.rank_reductions(store.recording("job"), reducer_of("ranks", {}), get("ranks").reduction.decode, wait=120.0)
+    def ask(logdir: str = "logs", run: str = "job") -> list[Any]:
+        store = Store(single(str(tmp_path / logdir)), StoreOptions(cache_dir=str(cache)), ranks_executor=ThreadPoolExecutor(1))
+        found = store.rank_reductions(store.recording(run), reducer_of("ranks", {}), get("ranks").reduction.decode, wait=120.0)
         made = [one.reduced for one in found]
         store.close()
         return made
@@ -151,7 +151,7 @@ def test_a_server_finds_the_ranks_of_a_run_in_its_index(tmp_path: Path, monkeypa
     assert len(first) == 4 and not list((cache / "parts").rglob("*.part")) and sum(n.endswith(".parquet") for n in before) == 1
     # THEN another server has them from it, and makes nothing; one that comes later is read alone, and has a file of its own until there are more
     monkeypatch.setattr(reductions, "make_reduction", None)
-    assert ask() == first
+    assert ask() == first and ask("", "logs/job") == first
     monkeypatch.undo()
     job.trace(3).write(tmp_path / "logs" / "job" / "rank4.1.pt.trace.json.gz")
     assert ask()[:4] == first and len(list((cache / "parts").rglob("*.part"))) == 1

@@ -16,6 +16,7 @@ from tb_sol_plugin.metrics.ranks.replay import model_of
 from tb_sol_plugin.metrics.ranks.reports import notices
 from tb_sol_plugin.metrics.ranks.stragglers import Stragglers, Suspect, robust_z, stragglers
 from tb_sol_plugin.metrics.ranks.waiting import Waits, believed, unrecorded, waits
+from tb_sol_plugin.model.recordings import RecordingReduction
 from tests.support.rank_factory import Job, Made, Slow, simulate, without
 
 JOB = Job(tp=8, dp=4, layers=6, steps=4)
@@ -164,6 +165,8 @@ def test_waits_prove_a_late_rank_that_is_not_recorded() -> None:
     found = unrecorded(made.waits)
     assert found is not None and found.ranks == (5,) and found.collectives == 4 and found.wait_ns == pytest.approx(12e6, rel=0.01)
     assert any("A late rank is not recorded" in n.text and "rank 5 is missing" in n.text for n in notices(ranks_of_run([]), made))
+    # AND not while recordings are being read, of which its may be one
+    assert not any("late rank" in n.text for n in notices(ranks_of_run([RecordingReduction("rank5", "1", "", "waiting", 5)]), made))
     # AND nothing of the kind where it is on time, where it is another one, recorded, that is late, or where all are recorded
     for other in (replace(job, missing=(5,)), replace(late, missing=(6,)), replace(job, missing=(5,), imbalance=0.05), job):
         assert unrecorded(job_of_members(simulate(other).members()).waits) is None
