@@ -96,3 +96,23 @@ def test_the_gate_without_steps(logdir: Path, capsys: pytest.CaptureFixture[str]
     status, out = check("bare", "bare2")
     assert status == 5 and "no steps: one sample a side" in out
     assert check("bare", "bare2", "--metric", "launches")[0] == 0
+
+
+def test_a_copy_at_another_time_on_other_threads_in_another_order_is_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # GIVEN a recording, and a copy of it that begins an hour later, on another thread, with its events in reverse
+    trace(Job(batch=1), 3).write(tmp_path / "base" / NAME)
+    copy = trace(Job(batch=1), 3)
+    for event in copy.events:
+        if event.get("tid") == copy.thread:
+            event["tid"] = 77
+    copy.header["baseTimeNanoseconds"] = BASE_NS + 3_600_000_000_000
+    copy.events.reverse()
+    copy.write(tmp_path / "copy" / NAME)
+    # WHEN they are compared THEN nothing differs, and the gate passes
+    found = compare(tmp_path, "copy")
+    assert found.facts["change"] == 0 and found.facts["matched_time_share_b"] == 1 and found.facts["only_a"] == found.facts["only_b"] == 0
+    for table, column in (("rows", "delta_ns"), ("waterfall", "delta_ns"), ("tree", "delta_ns"), ("metrics", "change")):
+        assert set(found.table(table)[column]) == {0}, table
+    assert set(found.table("rows")["match"]) == {"same"} and found.facts["outcome"] in ("no change", "no change shown")
+    assert main(["check", str(tmp_path / "base"), str(tmp_path / "copy"), "--metric", "step_time", "--metric", "launches", "--no-cache"]) == 0
+    capsys.readouterr()

@@ -147,3 +147,14 @@ def test_runs_in_turns_on_a_machine_that_drifts(monkeypatch: pytest.MonkeyPatch)
             else:
                 proven["none"] += C.judged(pairs, 0.03) == "worse"
     assert proven["pairs"] >= 17 and proven["all"] <= 2 and proven["none"] == 0
+
+
+def test_intervals_hold_the_true_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN runs of ten steps, 4 % slower, five a side WHEN 100 intervals of 95 % are made THEN 90 or more hold the 4 %
+    monkeypatch.setattr(C, "DRAWS", 200)
+    random, inside = np.random.default_rng(8), 0
+    for _ in range(100):
+        found = C.change_of(noisy(random, 10, 5), noisy(random, 10, 5, 1.04))
+        assert found.low is not None and found.high is not None
+        inside += found.low <= 0.04 <= found.high
+    assert inside >= 90
