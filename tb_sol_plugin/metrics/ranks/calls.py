@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -14,10 +15,12 @@ from tb_sol_plugin.metrics.ranks.own_time import Pieces
 from tb_sol_plugin.metrics.ranks.summary import OWN, PIECES, RECV, ROWS, SEND, STEPS, SYNC, RankSummary, only_rows
 from tb_sol_plugin.tables import arrays, members
 from tb_sol_plugin.tables.arrays import Ints, Mask
-from tb_sol_plugin.tables.packed import Columns, unpack
+from tb_sol_plugin.tables.packed import Columns, Packed, unpack
 
 MOST_CALLS: Final = 3_000_000
 """Calls of all ranks together that are compared: at 300 bytes each they take a gigabyte. Of more those of some steps are."""
+
+NOTHING: Final = Packed(0, {})
 
 
 class Member(NamedTuple):
@@ -54,7 +57,8 @@ class Calls:
     for all ranks. pred_row, stream_row: rows of this table. pieces: exposed stretches, by row of this table.
     ranks: numbers of the ranks, ascending. shift_ns: what was added to the times of each rank's summary. domain: of each rank the place of
     its clock in `domains`. steps: of each rank, as `summary.STEPS` names them, start_ns since `origin_ns`; where calls were left out, those
-    of which some were kept. left_out: how many were, since there are too many.
+    of which some were kept. summaries: of each rank, without what stands in the table. left_out: how many calls were, since there are too
+    many.
     """
 
     ranks: Ints
@@ -188,7 +192,7 @@ def calls_of(found: Sequence[Member]) -> Calls:
     return Calls(
         ranks, np.array(shifts, np.int64), np.array([domains.index(n) for n in names], np.int64), domains, origin, tuple(groups.found),
         np.repeat(np.arange(len(ordered)), counts), columns, Pieces(*(np.concatenate(p) if p else np.zeros(0, np.int64) for p in pieces)),
-        tuple(steps), tuple(m.summary for m in ordered), left_out,
+        tuple(steps), tuple(msgspec.structs.replace(m.summary, rows=NOTHING, pieces=NOTHING) for m in ordered), left_out,
     )  # fmt: skip
 
 
