@@ -9,6 +9,7 @@ Kuensch 1989 (moving blocks); Benjamini and Hochberg 1995 (many rows).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -183,6 +184,15 @@ def turned(found: Change) -> Change:
         return found
     low, high = (None if end is None else -end for end in (found.high, found.low))
     return replace(found, change=-found.change, low=low, high=high)
+
+
+def false_alarms(noise: float, limit: float, runs: tuple[int, int]) -> float:
+    """Returns how often a gate calls an unchanged candidate a regression, where runs differ by nothing but `noise` (standard deviation).
+
+    The change is then normal, and fails where it exceeds the limit by half an interval. runs: of both sides; a committed number has none.
+    """
+    apart = noise * math.sqrt(sum(1 / n for n in runs if n))
+    return math.erfc((limit / apart + NORMAL) / math.sqrt(2)) / 2 if apart else 0.0
 
 
 def judged(found: Change, limit: float) -> Verdict:

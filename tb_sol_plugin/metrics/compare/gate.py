@@ -230,7 +230,7 @@ def check_budgets(
     steps = round(float(np.concatenate([Side.times(run) for run in candidate.runs]).mean()))
     return Verdict(
         _worst(judged), name, candidate.name, judged, [], Waterfall(steps, steps, ()), [],
-        [*_of_side(candidate, least), *_of_history(judged, between or {}), *_undecided(judged)],
+        [*_of_side(candidate, least), *_of_history(judged, between or {}, fixed=True), *_undecided(judged)],
     )  # fmt: skip
 
 
@@ -272,13 +272,23 @@ def _worst(judged: Sequence[Judged]) -> Outcome:
     return min((j.outcome for j in judged), key=order.index)
 
 
-def _of_history(judged: Sequence[Judged], between: Mapping[str, float]) -> list[str]:
-    """Returns which limits are below what earlier runs differ by without a change: two standard deviations of a run."""
+def _of_history(judged: Sequence[Judged], between: Mapping[str, float], *, fixed: bool = False) -> list[str]:
+    """Returns by how much earlier runs differ without a change, how often such ones would fail, and which limits are too low for that.
+
+    A limit below two standard deviations of a run is too low. fixed: the base is committed numbers.
+    """
     out = []
     for one in judged:
         noise = between.get(one.name)
-        if noise is not None and one.change is not None and one.change.a and one.limit.of(one.change.a) < 2 * noise:
+        if noise is None or one.change is None or not one.change.a:
+            continue
+        limit = one.limit.of(one.change.a)
+        if limit < 2 * noise:
             out.append(f"{one.name}: the limit is below the noise of earlier runs; use {100 * 2 * noise:.1f}% or more")
+        often = C.false_alarms(noise, limit, (0, one.change.runs[1]) if fixed else one.change.runs)
+        rate = f"{100 * often:.1f} %" if often >= 0.001 else "less than 0.1 %"
+        differ = f"earlier runs differ by {100 * noise:.1f} % (one standard deviation)"
+        out.append(f"{one.name}: {differ}; at this limit {rate} of unchanged ones fail")
     return out
 
 

@@ -237,6 +237,7 @@ def test_a_history_says_how_much_runs_differ(tmp_path: Path, runs: Path, capsys:
         trace(Job(steps=8, clock=1 + 0.03 * (seed - 2)), seed).write(tmp_path / "one" / f"run{seed}" / NAME)
     status, out, _ = check(capsys, runs / "a", runs / "b", "--history", tmp_path / "one")
     assert status == 5 and "the limit is below the noise of earlier runs; use " in out
+    assert re.search(r"earlier runs differ by \d\.\d % .*; at this limit \d\.\d % of unchanged ones fail", out)
     # AND where they lie around two levels it is the noise within one, so that 8 % are a regression again
     for seed in range(4, 8):
         trace(Job(steps=8, clock=1.5 + 0.002 * seed, noise=0.001), seed).write(tmp_path / "two" / f"run{seed}" / NAME)

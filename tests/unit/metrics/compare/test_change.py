@@ -158,3 +158,11 @@ def test_intervals_hold_the_true_change(monkeypatch: pytest.MonkeyPatch) -> None
         assert found.low is not None and found.high is not None
         inside += found.low <= 0.04 <= found.high
     assert inside >= 90
+
+
+def test_how_often_unchanged_runs_would_fail() -> None:
+    # GIVEN runs that differ by 1 % WHEN 100,000 unchanged pairs are judged as a gate does THEN as many fail as is told, at several limits
+    apart = 0.01 * np.sqrt(2) * np.random.default_rng(4).normal(size=100_000)
+    for limit in (0.0, 0.005, 0.01):
+        assert C.false_alarms(0.01, limit, (1, 1)) == pytest.approx((apart - 1.96 * 0.01 * np.sqrt(2) > limit).mean(), abs=0.002)
+    assert C.false_alarms(0.01, 0.03, (3, 3)) < 1e-6 and C.false_alarms(0.0, 0.03, (1, 1)) == 0
