@@ -58,10 +58,10 @@ MOST_CHOICES: Final = 12
 
 class RanksQuery(Query, kw_only=True, frozen=True):
     """what: what the heat map shows of each step: own time above peers, waits that nothing hides, or the length of the step
-    rows: order of its rows: by number of the rank, by host, by place in the pipeline, or the largest value first"""
+    order: how its rows are sorted: by number of the rank, by host, by place in the pipeline, or the largest value first"""
 
     what: Literal["excess", "exposed_wait", "step"] = "excess"
-    rows: Literal["rank", "host", "stage", "value"] = "rank"
+    order: Literal["rank", "host", "stage", "value"] = "rank"
 
 
 WORDS: Final = {
@@ -200,7 +200,7 @@ def _heat(job: Job, query: RanksQuery, values: pd.DataFrame) -> list[FigureSecti
     binned = len(names) < len(calls.ranks)
     column, shape, value = np.searchsorted(steps, values["step"].to_numpy()), (len(names), len(steps)), values["value"].to_numpy()
     z, middle = _largest(row, column, value, shape), _middle(row, column, value, shape)
-    order = _order(job, query.rows, z, binned)
+    order = _order(job, query.order, z, binned)
     z, middle, names = z[order], middle[order], [names[i] for i in order.tolist()]
     top = max(float(np.nanmax(z)), LEAST_COLOR * float(np.median(_joined([s["duration_ns"] for s in job.calls.steps]))), 1.0)
     scale, unit = scale_of(top, "ns")

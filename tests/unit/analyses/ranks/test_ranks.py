@@ -96,13 +96,13 @@ def test_rows_of_the_heat_map_can_be_ordered_and_of_many_ranks_are_hosts_or_bloc
         return figure.figure["data"][0]
 
     # GIVEN late ranks 5 and 12 of 16 on two hosts THEN rows are by rank, by host, or the largest first
-    assert drawn(members)["y"] == drawn(members, rows="host")["y"] == drawn(members, rows="stage")["y"] == [f"rank {r}" for r in range(16)]
-    assert drawn(members, rows="value")["y"][:2] == ["rank 5", "rank 12"]
+    assert drawn(members)["y"] == drawn(members, order="host")["y"] == drawn(members, order="stage")["y"] == [f"rank {r}" for r in range(16)]
+    assert drawn(members, order="value")["y"][:2] == ["rank 5", "rank 12"]
     apart = [m._replace(host=f"node{m.rank % 2}") for m in members]
-    assert drawn(apart, rows="host")["y"][:3] == ["rank 0", "rank 2", "rank 4"]
+    assert drawn(apart, order="host")["y"][:3] == ["rank 0", "rank 2", "rank 4"]
     # WHEN there are more ranks than rows THEN a row is a host, or a block of ranks where hosts are too many, with the largest and the median
     monkeypatch.setattr("tb_sol_plugin.analyses.ranks.ranks.MOST_ROWS", 8)
-    hosts = drawn(members, rows="value")
+    hosts = drawn(members, order="value")
     assert hosts["y"] == ["node0", "node1"] and "largest 3.0" in hosts["text"][0][0] and "median" in hosts["text"][0][0]
     blocks = drawn([m._replace(host="") for m in members])
     assert blocks["y"][:2] == ["ranks 0 to 1", "ranks 2 to 3"] and len(blocks["y"]) == 8 and max(blocks["z"][2]) == max(map(max, blocks["z"]))
