@@ -232,7 +232,9 @@ def _cure(job: Job, cause: str) -> str:
 def _late(job: Job, one: Suspect, saved_ns: float) -> Finding:
     name = reports.rank_text(job, one.at)
     when = job.stragglers.persistence(one)
-    hidden = " Behind the ones before it: alone it would save nothing." if one.saved_ns < LEAST * job.model.span_ns else ""
+    first = next((other for other in job.stragglers.suspects if other.saved_ns >= LEAST * job.model.span_ns), None)
+    behind = reports.rank_text(job, first.at) if first is not None and first.at != one.at else "what else delays the job"
+    hidden = f" Hidden behind {behind}: alone it would save nothing." if one.saved_ns < LEAST * job.model.span_ns else ""
     return Finding(
         title=f"R{name[1:]} {'starts its steps late' if one.late_start else f'delays the other ranks: {one.words}'}",
         evidence=f"{reports.evidence(job, one)}.{hidden}",

@@ -50,7 +50,7 @@ def test_late_ranks_save_one_after_the_other() -> None:
     one, none = replace(JOB, stragglers=both[1:]), JOB
     assert first.title == "Rank 5 on node0 delays the other ranks: dataloader" and "num_workers" in first.fix and not first.candidate
     assert first.saving == pytest.approx(per_step(replace(JOB, stragglers=both), one), rel=0.03)
-    assert second.title.startswith("Rank 12 on node1") and second.evidence.endswith("alone it would save nothing.")
+    assert second.title.startswith("Rank 12 on node1") and second.evidence.endswith("Hidden behind rank 5 on node0: alone it would save nothing.")
     assert second.saving == pytest.approx(per_step(one, none), rel=0.03)
 
 
