@@ -325,7 +325,7 @@ def run(capture: Capture, query: MemcpyFindingsQuery) -> Report:
         title="What to fix, in order",
         subtitle=f"saving {per}",
         findings=[to_report(f, pages=registry(), step_ns=step, keep=keep) for f in ranked],
-        combined_ns=judged.together_ns(judged.shown) if judged.shown else None,
+        combined_ns=judged.shown_together_ns if judged.shown else None,
         empty=f"No copy here costs {least}.",
     )
     evidence = evidence_table(capture, found, blocked, chosen, query.rule, where)
@@ -368,7 +368,7 @@ def _headline(judged: Replayed, chosen: Finding | None, where: Scope) -> str:
     text = f"**{first.title}**: {most}**{human(first.saving, 'ns')}** {per}"
     if first.host and first.host_ns > first.saving:
         text += f", of {human(first.host_ns, 'ns')} that the host is held"
-    return f"{text}. All {len(shown)} together: {most}{human(judged.together_ns(shown), 'ns')}." if len(shown) > 1 else f"{text}."
+    return f"{text}. All {len(shown)} together: {most}{human(judged.shown_together_ns, 'ns')}." if len(shown) > 1 else f"{text}."
 
 
 def _notices(capture: Capture, where: Scope, limits_of: Thresholds) -> list[Notice]:
@@ -385,7 +385,7 @@ def _facts(judged: Replayed, blocked: pd.DataFrame, launched: Mask, step: float,
     """Builds the facts. launched: per copy whether a step launched it."""
     sums = {n: blocked[c].to_numpy() for n, c in (("held_ns", "lost_ns"), ("dry_ns", "idle_ns"))}
     values: dict[str, Scalar] = {
-        "findings": len(judged.shown), "combined_ns": judged.together_ns(judged.shown),
+        "findings": len(judged.shown), "combined_ns": judged.shown_together_ns,
         "held": int((blocked["reason"].to_numpy(object) != "").sum()),
         **{n: int(v.sum()) for n, v in sums.items()}, "step_ns": round(step),
     }  # fmt: skip

@@ -181,11 +181,11 @@ def _headline(waterfall: Waterfall, judged: Replayed) -> str:
     first = f"{possible}**{shown[0].title}**: {most}**{human(shown[0].saving, 'ns')}** {per}"
     if len(shown) == 1:
         return f"{first}.{behind}"
-    return f"{first}. All {len(shown)} together: {most}{human(judged.together_ns(shown), 'ns')}.{behind}"
+    return f"{first}. All {len(shown)} together: {most}{human(judged.shown_together_ns, 'ns')}.{behind}"
 
 
 def _facts(waterfall: Waterfall, judged: Replayed) -> FactsSection:
-    together = judged.together_ns(judged.shown)
+    together = judged.shown_together_ns
     step = round(_step(waterfall))
     values: dict[str, Scalar] = {
         "findings": len(judged.shown), "combined_ns": together, "step_ns": step, "after_ns": max(step - together, 0),
@@ -207,7 +207,7 @@ def _cards(waterfall: Waterfall, judged: Replayed) -> FindingsSection:
         title="What to fix, in order",
         subtitle=f"saving {per}, {basis}",
         findings=[to_report(f, pages=there, step_ns=step) for f in judged.found],
-        combined_ns=judged.together_ns(judged.shown) if judged.shown else None,
+        combined_ns=judged.shown_together_ns if judged.shown else None,
         empty=f"Nothing was found that saves more than {human(LEAST, 'ratio')} of the {'step' if waterfall.stepped else 'recording'}.",
     )
 
