@@ -287,7 +287,7 @@ def known(values: npt.NDArray[np.generic], good: Mask) -> pd.Series:
     return pd.Series([v if g else None for v, g in zip(values.tolist(), good.tolist(), strict=True)], dtype=object)
 
 
-def whole_numbers(values: pd.Series | Floats) -> pd.Series:
+def whole_numbers(values: pd.Series | npt.ArrayLike) -> pd.Series:
     """Returns a column of whole numbers, None for NaN."""
     index = values.index if isinstance(values, pd.Series) else None
     return pd.Series(whole_or_none(np.asarray(values)), index=index)

@@ -23,23 +23,39 @@ class Packed(msgspec.Struct, frozen=True):
     columns: dict[str, bytes]
 
 
+def compressed(values: npt.ArrayLike, kind: str) -> bytes:
+    """Returns numbers as bytes, in the numpy type that `kind` names."""
+    return zlib.compress(np.ascontiguousarray(values, np.dtype(kind).newbyteorder("<")).tobytes(), LEVEL)
+
+
+def expanded(body: bytes, kind: str, count: int) -> npt.NDArray[Any]:
+    """Returns the numbers again; they cannot be written to. ValueError where the bytes are not `count` numbers of this type."""
+    dtype = np.dtype(kind).newbyteorder("<")
+    size = count * dtype.itemsize
+    try:
+        plain = zlib.decompressobj().decompress(body, size + 1)
+    except zlib.error as error:
+        raise ValueError(f"damaged bytes: {error}") from None
+    if len(plain) != size:
+        raise ValueError(f"not {count} values")
+    return np.frombuffer(plain, dtype)
+
+
 def pack(columns: Mapping[str, npt.ArrayLike], types: Mapping[str, str]) -> Packed:
     """Returns columns as bytes, each in the numpy type that `types` names. ValueError where their lengths differ."""
-    made = {name: np.ascontiguousarray(columns[name], np.dtype(kind).newbyteorder("<")) for name, kind in types.items()}
+    made = {name: np.asarray(columns[name]) for name in types}
     lengths = {len(column) for column in made.values()}
     if len(lengths) > 1:
         raise ValueError(f"columns of different lengths: {sorted(lengths)}")
-    return Packed(lengths.pop() if lengths else 0, {name: zlib.compress(column.tobytes(), LEVEL) for name, column in made.items()})
+    return Packed(lengths.pop() if lengths else 0, {name: compressed(made[name], kind) for name, kind in types.items()})
 
 
 def unpack(packed: Packed, types: Mapping[str, str]) -> Columns:
     """Returns the columns again; they cannot be written to. ValueError where the bytes are not what `pack` made of these types."""
     out: Columns = {}
     for name, kind in types.items():
-        dtype = np.dtype(kind).newbyteorder("<")
-        size = packed.count * dtype.itemsize
-        body = zlib.decompressobj().decompress(packed.columns.get(name, b""), size + 1)
-        if len(body) != size:
-            raise ValueError(f"column {name!r} holds no {packed.count} values")
-        out[name] = np.frombuffer(body, dtype)
+        try:
+            out[name] = expanded(packed.columns.get(name, b""), kind, packed.count)
+        except ValueError as error:
+            raise ValueError(f"column {name!r}: {error}") from None
     return out

@@ -21,7 +21,7 @@ from tb_sol_plugin.metrics.copies import counted, groups, records
 from tb_sol_plugin.metrics.copies.blocking import blocking
 from tb_sol_plugin.metrics.copies.records import COLORS, DIRECTIONS, NAMES
 from tb_sol_plugin.metrics.ranks import sections as R
-from tb_sol_plugin.metrics.ranks.comparison import Comparison, Measure, Ranks, Spread, frame_of, known, ranks_of, whole
+from tb_sol_plugin.metrics.ranks.comparison import Comparison, Measure, Ranks, Spread, frame_of, known, ranks_of
 from tb_sol_plugin.metrics.ranks.sections import TITLE, RankAxis, axis_of, farthest, hover_head, marks, median_line, name_note
 from tb_sol_plugin.metrics.time.scope import in_steps, scope
 from tb_sol_plugin.model import figure as F
@@ -44,7 +44,7 @@ from tb_sol_plugin.model.report import (
     make_table,
     number_of,
 )
-from tb_sol_plugin.tables.arrays import Floats
+from tb_sol_plugin.tables.arrays import Floats, whole_numbers
 from tb_sol_plugin.units import capitalized, human, scale_of
 
 # -- Reduction of one rank --------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def displayed(ranks: CopyRanks) -> pd.DataFrame:
     """Returns the table of ranks without the columns that name a rank."""
     frame = ranks.frame.iloc[rows_to_list(ranks)].reset_index(drop=True)
     numbers = [c for c in (*DirectionCopies.__struct_fields__[1:10], *_PER_STEP) if c not in _FRACTIONS]
-    return frame.assign(**{c: whole(frame[c]) for c in numbers})
+    return frame.assign(**{c: whole_numbers(frame[c]) for c in numbers})
 
 
 def mean(ranks: CopyRanks, column: str) -> float | None:
@@ -345,9 +345,9 @@ def _directions(ranks: CopyRanks, *, peers_unknown: bool) -> pd.DataFrame:
         slower = np.where(rate["least"] > 0, rate["median"] / rate["least"], np.nan)
     frame = pd.DataFrame({
         "direction": list(ranks.groups), "ranks": (ranks.matrix("count") > 0).sum(axis=1),
-        "time_median_ns": whole(time["median"]), "time_max_ns": whole(time["most"]), "longest_rank": time["most_rank"],
-        "imbalance": time["imbalance"], "excess_ns": whole(time["excess"]),
-        "exposed_excess_ns": whole(exposed["excess"]), "exposed_rank": exposed["most_rank"],
+        "time_median_ns": whole_numbers(time["median"]), "time_max_ns": whole_numbers(time["most"]), "longest_rank": time["most_rank"],
+        "imbalance": time["imbalance"], "excess_ns": whole_numbers(time["excess"]),
+        "exposed_excess_ns": whole_numbers(exposed["excess"]), "exposed_rank": exposed["most_rank"],
         "bytes_imbalance": size["imbalance"], "bandwidth_bytes_per_s": over_all,
         "slowest_bytes_per_s": rate["least"], "slowest_rank": rate["least_rank"], "bandwidth_spread": slower,
     }, dtype=object)  # fmt: skip

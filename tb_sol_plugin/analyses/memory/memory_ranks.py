@@ -23,7 +23,7 @@ from tb_sol_plugin.metrics.memory.labels import gib, label
 from tb_sol_plugin.metrics.memory.sources import SOURCES
 from tb_sol_plugin.metrics.memory.summary import memory_summary
 from tb_sol_plugin.metrics.ranks import sections as R
-from tb_sol_plugin.metrics.ranks.comparison import Comparison, Measure, Ranks, floats, frame_of, ranks_of, whole
+from tb_sol_plugin.metrics.ranks.comparison import Comparison, Measure, Ranks, floats, frame_of, ranks_of
 from tb_sol_plugin.metrics.ranks.sections import TITLE, RankAxis, axis_of, farthest, hover_head, marks, median_line, name_note
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
@@ -46,7 +46,7 @@ from tb_sol_plugin.model.report import (
     make_table,
     number_of,
 )
-from tb_sol_plugin.tables.arrays import Floats
+from tb_sol_plugin.tables.arrays import Floats, whole_numbers
 from tb_sol_plugin.units import capitalized, human, scale_of
 
 # -- Reduction of one rank --------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def has_stages(ranks: MemoryOfRanks) -> bool:
 
 def displayed(ranks: MemoryOfRanks) -> pd.DataFrame:
     """Returns the table of ranks without the columns that name a rank."""
-    return ranks.frame.assign(**{name: whole(ranks.frame[name]) for name in _BYTES})
+    return ranks.frame.assign(**{name: whole_numbers(ranks.frame[name]) for name in _BYTES})
 
 
 def by_stage(ranks: MemoryOfRanks) -> pd.DataFrame:
@@ -178,14 +178,14 @@ def by_stage(ranks: MemoryOfRanks) -> pd.DataFrame:
     value, reserved, left = ranks.spread(), ranks.spread("reserved"), ranks.spread("left")
     sloped = ranks.spread("growth")["count"] > 0
     leaks = np.bincount(ranks.group[ranks.counts & (ranks.frame["verdict"] == "leak").to_numpy()], minlength=len(ranks.groups))
-    size = (lambda values: values) if ranks.measure == MEASURES["growth"] else whole
+    size = (lambda values: values) if ranks.measure == MEASURES["growth"] else whole_numbers
     return pd.DataFrame({
         "stage": list(ranks.groups), "ranks": np.bincount(ranks.group[ranks.counts], minlength=len(ranks.groups)),
         "median": size(value["median"]), "most": size(value["most"]), "most_rank": value["most_rank"],
         "imbalance": value["imbalance"], "excess": size(value["excess"]),
         "reserved": size(reserved["most"]), "reserved_rank": reserved["most_rank"],
         "left": size(left["least"]), "left_rank": left["least_rank"],
-        "growing": whole(np.where(sloped, leaks, np.nan)),
+        "growing": whole_numbers(np.where(sloped, leaks, np.nan)),
     }, dtype=object)  # fmt: skip
 
 

@@ -15,13 +15,14 @@ import pandas as pd
 
 from tb_sol_plugin.metrics.ranks import reports
 from tb_sol_plugin.metrics.ranks import sections as R
-from tb_sol_plugin.metrics.ranks.comparison import Ranks, whole
+from tb_sol_plugin.metrics.ranks.comparison import Ranks
 from tb_sol_plugin.metrics.ranks.job import Job
 from tb_sol_plugin.metrics.ranks.summary import RankSummary
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import AnySection, Column, Fact, Report, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.tables.arrays import whole_numbers
 from tb_sol_plugin.units import human
 
 COLUMNS: Final = (
@@ -77,8 +78,8 @@ def _clock_table(job: Job) -> TableSection:
     frame = pd.DataFrame({
         "domain": list(calls.domains), "ranks": np.bincount(calls.domain, minlength=len(calls.domains)),
         "offset_ns": np.rint(clock.offset_ns).astype(np.int64), "drift_ppm": clock.drift * 1e6,
-        "jump_ns": whole(np.where(clock.jump_ns != 0, clock.jump_ns, np.nan).tolist()), "sync_points": clock.sync_points,
-        "sigma_ns": whole(clock.sigma_ns.tolist()), "interval_ns": whole(clock.interval_ns.tolist()), "violations": clock.violations,
+        "jump_ns": whole_numbers(np.where(clock.jump_ns != 0, clock.jump_ns, np.nan)), "sync_points": clock.sync_points,
+        "sigma_ns": whole_numbers(clock.sigma_ns), "interval_ns": whole_numbers(clock.interval_ns), "violations": clock.violations,
         "component": clock.component + 1, "grade": list(clock.grade),
     })  # fmt: skip
     one_set = len(set(clock.component.tolist())) == 1

@@ -16,7 +16,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics.ranks import links, reports
 from tb_sol_plugin.metrics.ranks import sections as R
-from tb_sol_plugin.metrics.ranks.comparison import Ranks, whole
+from tb_sol_plugin.metrics.ranks.comparison import Ranks
 from tb_sol_plugin.metrics.ranks.group_kinds import ACROSS, GroupKind, group_kinds, told
 from tb_sol_plugin.metrics.ranks.job import Job
 from tb_sol_plugin.metrics.ranks.summary import DTYPES, KINDS, RankSummary
@@ -26,7 +26,7 @@ from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import AnySection, Column, Fact, FigureSection, Mark, Report, Scalar, Sort, TableSection, make_table
-from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.tables.arrays import Ints, Mask, whole_numbers
 from tb_sol_plugin.units import capitalized, human, scale_of
 
 MOST_RANKS: Final = 256
@@ -220,7 +220,7 @@ def _instance_table(job: Job, sizes: links.Sizes, chosen: Mask, query: Collectiv
         "dtype": pd.Series(dtype, dtype=object),
         "bytes": _known(sizes.size), "transfer_ns": _known(waited.transfer_ns), "late_rank": _known(waited.late_rank),
         "lateness_ns": _known(waited.lateness_ns), "wait_ns": _known(_sums(job, waited.wait_of_call)),
-        "start_skew_ns": whole(waited.start_skew_ns.tolist()), "end_skew_ns": whole(waited.end_skew_ns.tolist()),
+        "start_skew_ns": whole_numbers(waited.start_skew_ns), "end_skew_ns": whole_numbers(waited.end_skew_ns),
         "exposed_wait_ns": _known(_sums(job, waited.exposed_wait)), "exposed_transfer_ns": _known(_sums(job, waited.exposed_transfer)),
         "status": status_of(job),
     })  # fmt: skip
@@ -260,9 +260,10 @@ def _size_table(job: Job, kinds: Sequence[GroupKind], sizes: links.Sizes, query:
 def _curve_table(curves: Sequence[links.Curve]) -> TableSection:
     frame = pd.DataFrame({
         "level": [c.level for c in curves], "kind": [c.kind for c in curves], "size": [c.size for c in curves],
-        "algorithm": pd.Series([c.algorithm or None for c in curves], dtype=object), "alpha_ns": whole([c.alpha_ns for c in curves]),
-        "bytes_per_s": [c.bytes_per_s for c in curves], "half_size_bytes": whole([c.half_size_bytes for c in curves]),
-        "residual": whole([c.residual_ns for c in curves]), "instances": [c.instances for c in curves],
+        "algorithm": pd.Series([c.algorithm or None for c in curves], dtype=object),
+        "alpha_ns": whole_numbers([c.alpha_ns for c in curves]),
+        "bytes_per_s": [c.bytes_per_s for c in curves], "half_size_bytes": whole_numbers([c.half_size_bytes for c in curves]),
+        "residual": whole_numbers([c.residual_ns for c in curves]), "instances": [c.instances for c in curves],
         "identifiable": [not c.why_not for c in curves], "missing": pd.Series([c.why_not or None for c in curves], dtype=object),
     })  # fmt: skip
     return make_table(

@@ -17,13 +17,13 @@ import pandas as pd
 from tb_sol_plugin.metrics.ranks import reports
 from tb_sol_plugin.metrics.ranks import sections as R
 from tb_sol_plugin.metrics.ranks.by_name import By, imbalance
-from tb_sol_plugin.metrics.ranks.comparison import whole
 from tb_sol_plugin.metrics.ranks.job import Job
 from tb_sol_plugin.metrics.ranks.summary import RankSummary
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import AnySection, Column, Fact, Report, Scalar, Sort, make_table
+from tb_sol_plugin.tables.arrays import whole_numbers
 from tb_sol_plugin.units import human
 
 SHOWN: Final = 500
@@ -101,7 +101,7 @@ def uneven(job: Job, by: By) -> pd.DataFrame:
     found = imbalance([s.totals for s in calls.summaries], [s.names for s in calls.summaries], by, job.stragglers.peers.role, late, steps)
     found["max_rank"] = calls.ranks[found["max_at"].to_numpy(np.int64)]
     for name in ("min_ns", "median_ns", "max_ns", "lost_ns"):
-        found[name] = whole(found[name].astype(np.float64).tolist())
+        found[name] = whole_numbers(found[name].astype(np.float64))
     return found[[c.name for c in COLUMNS]]
 
 

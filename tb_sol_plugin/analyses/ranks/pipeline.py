@@ -16,7 +16,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics.ranks import reports
 from tb_sol_plugin.metrics.ranks import sections as R
-from tb_sol_plugin.metrics.ranks.comparison import Ranks, whole
+from tb_sol_plugin.metrics.ranks.comparison import Ranks
 from tb_sol_plugin.metrics.ranks.pipeline import Pipeline, by_stage, pipeline
 from tb_sol_plugin.metrics.ranks.summary import RankSummary
 from tb_sol_plugin.model import figure as F
@@ -24,6 +24,7 @@ from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import AnySection, Column, Fact, FigureSection, Report, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.tables.arrays import whole_numbers
 from tb_sol_plugin.units import human, scale_of
 
 NO_BATCHES: Final = "sends and receives name no ranks"
@@ -107,9 +108,9 @@ def _tables(found: Pipeline, table: pd.DataFrame) -> list[TableSection]:
     each = found.rows.groupby(["stage", "step"])[[*(c.name for c in PARTS), "micro_batches"]].mean().reset_index()
     for frame in (table, each):
         batches = frame["micro_batches"].to_numpy(np.float64)
-        frame["micro_batches"] = whole(np.where(batches > 0, batches, np.nan).tolist())
+        frame["micro_batches"] = whole_numbers(np.where(batches > 0, batches, np.nan))
         for column in (c.name for c in (*PARTS, *BY_STAGE[-3:-1]) if c.name in frame):
-            frame[column] = whole(frame[column].tolist())
+            frame[column] = whole_numbers(frame[column])
     return [
         make_table("by_stage", "By stage", table, BY_STAGE, key="stage", sort=Sort("stage", descending=False),
                    empty="No complete step was recorded.", subtitle="per step, mean over its ranks"),

@@ -16,7 +16,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics.ranks import reports
 from tb_sol_plugin.metrics.ranks import sections as R
-from tb_sol_plugin.metrics.ranks.comparison import Ranks, whole
+from tb_sol_plugin.metrics.ranks.comparison import Ranks
 from tb_sol_plugin.metrics.ranks.job import Job
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES
 from tb_sol_plugin.metrics.ranks.pipeline import pipeline
@@ -43,7 +43,7 @@ from tb_sol_plugin.model.report import (
     make_table,
 )
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Floats, Ints
+from tb_sol_plugin.tables.arrays import Floats, Ints, whole_numbers
 from tb_sol_plugin.units import human, scale_of
 
 MOST_ROWS: Final = 512
@@ -186,7 +186,8 @@ def _joined(parts: list[Ints]) -> Ints:
 
 def _heat_table(job: Job, query: RanksQuery, values: pd.DataFrame) -> TableSection:
     shown = pd.DataFrame({
-        "rank": job.calls.ranks[values["at"].to_numpy()], "step": values["step"].to_numpy(), "value": whole(values["value"].tolist()),
+        "rank": job.calls.ranks[values["at"].to_numpy()], "step": values["step"].to_numpy(),
+        "value": whole_numbers(values["value"].to_numpy()),
     })  # fmt: skip
     return make_table("heatmap", "Rank by step", shown, HEAT_COLUMNS, subtitle=WORDS[query.what], sort=Sort("value"))
 
@@ -336,10 +337,10 @@ def rank_rows(found: Ranks[RankSummary], job: Job, *, whole_job: bool = True) ->
         "rank": calls.ranks, "worker": [w.worker for w in _workers(found, job)], "node": [hosts[d] for d in calls.domain.tolist()],
         "device": [s.device or None for s in calls.summaries],
         "status": np.select([job.alone & (count > 1), job.assumed], ["alone", "assumed"], "compared"),
-        "steps": [len(s) for s in steps], "step_ns": whole([float(np.median(s)) if len(s) else np.nan for s in steps]),
+        "steps": [len(s) for s in steps], "step_ns": whole_numbers([float(np.median(s)) if len(s) else np.nan for s in steps]),
         "kernel_ns": [o[0] for o in own], "communication_ns": [o[1] for o in own], "exposed_communication_ns": [o[2] for o in own],
-        "exposed_wait_ns": whole(waited.tolist()), "idle_ns": [o[3] for o in own], "path_excess_ns": whole(path.tolist()),
-        "saved_ns": whole(saved.tolist()), "z": robust_z(own_per_step(calls), stragglers.peers.role),
+        "exposed_wait_ns": whole_numbers(waited), "idle_ns": [o[3] for o in own], "path_excess_ns": whole_numbers(path),
+        "saved_ns": whole_numbers(saved), "z": robust_z(own_per_step(calls), stragglers.peers.role),
         "cause": arrays.or_none(np.where(late, LATE_START_WORDS, np.array([CAUSE_WORDS[c] for c in CAUSES])[cause]), enough),
         "persistence": when,
     })  # fmt: skip

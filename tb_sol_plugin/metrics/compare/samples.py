@@ -7,7 +7,6 @@ remain: profilers and caches warm up in it. A recording without steps is one sam
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -35,6 +34,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.packed import compressed, expanded
 from tb_sol_plugin.units import human
 
 MOST_STEPS: Final = 1_000
@@ -523,7 +523,7 @@ def _grouped(capture: Capture, of: Owners, of_device: Ints, of_host: Ints, steps
 
 def pack(values: Ints) -> bytes:
     """Returns whole numbers of rows x steps as a grouping holds them."""
-    return zlib.compress(np.ascontiguousarray(values, "<i8").tobytes(), 1)
+    return compressed(values, "i8")
 
 
 def per_step(found: Grouping, column: str, steps: int) -> Ints:
@@ -532,13 +532,7 @@ def per_step(found: Grouping, column: str, steps: int) -> Ints:
     ValueError where a stored one does not hold so many numbers.
     """
     packed: bytes = getattr(found, column)
+    shape = len(found.names), steps
     if not packed and column == "work":
-        return np.full((len(found.names), steps), -1, np.int64)
-    size = 8 * len(found.names) * steps
-    try:
-        plain = zlib.decompressobj().decompress(packed, size + 1)
-    except zlib.error as error:
-        raise ValueError(f"damaged rows: {error}") from None
-    if len(plain) != size:
-        raise ValueError("rows of different lengths")
-    return np.frombuffer(plain, "<i8").reshape(len(found.names), steps).astype(np.int64)
+        return np.full(shape, -1, np.int64)
+    return expanded(packed, "i8", shape[0] * shape[1]).reshape(shape).astype(np.int64)

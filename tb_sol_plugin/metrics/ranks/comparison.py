@@ -296,11 +296,6 @@ def floats(values: pd.Series) -> Floats:  # type: ignore[type-arg]
     return values.to_numpy(np.float64, na_value=np.nan)
 
 
-def whole(values: Iterable[float]) -> pd.Series:  # type: ignore[type-arg]
-    """Returns numbers of a unit without parts (bytes, ns, counts), rounded; None for NaN."""
-    return pd.Series([round(v) if v == v else None for v in values], dtype=object)
-
-
 def known(value: float) -> float | None:
     """Returns a number as a value of a report: None for NaN."""
     return float(value) if value == value else None

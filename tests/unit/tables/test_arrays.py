@@ -40,7 +40,7 @@ def test_unknown_is_never_zero() -> None:
     assert known_total(frame, "some") == 4 and known_total(frame, "none") is None
     assert known(np.array([7, -1]), np.array([True, False])).tolist() == [7, None]
     assert whole_numbers(pd.Series([1.6, NAN], index=[4, 2])).to_dict() == {4: 2, 2: None}
-    assert whole_numbers(np.array([NAN, 3.0])).tolist() == [None, 3] and texts(["a", "", 3]).tolist() == ["a", None, "3"]
+    assert whole_numbers(np.array([NAN, 3.0])).tolist() == whole_numbers([NAN, 2.6]).tolist() == [None, 3] and texts(["a", "", 3]).tolist() == ["a", None, "3"]
 
 
 def test_values_are_ranked_as_by_a_sort() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES, MOST_PIECES, Activity, Pieces, Work, dependencies, exposed, exposed_until, own_time
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints
-from tb_sol_plugin.tables.packed import pack, unpack
+from tb_sol_plugin.tables.packed import Packed, pack, unpack
 
 US = 1_000
 
@@ -90,5 +90,7 @@ def test_columns_come_back() -> None:
     assert [back[name].tolist() for name in types] == [[1, -(2**60)], [3, -1], [True, False]]
     with pytest.raises(ValueError, match="different lengths"):
         pack({"a": [1], "b": [1, 2]}, {"a": "i8", "b": "i1"})
-    with pytest.raises(ValueError, match="holds no 2 values"):
+    with pytest.raises(ValueError, match="column 'a': not 2 values"):
         unpack(packed, {"a": "i4"})
+    with pytest.raises(ValueError, match="column 'a': damaged bytes"):
+        unpack(Packed(2, {"a": b"\xff" * 9}), types)

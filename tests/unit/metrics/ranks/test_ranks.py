@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from tb_sol_plugin.metrics.ranks import sections
-from tb_sol_plugin.metrics.ranks.comparison import Comparison, Measure, Spread, frame_of, outliers, ranks_of, spread, whole
+from tb_sol_plugin.metrics.ranks.comparison import Comparison, Measure, Spread, frame_of, outliers, ranks_of, spread
 from tb_sol_plugin.model.recordings import RecordingReduction, ReducedFacts, ReductionState
 from tb_sol_plugin.tables.arrays import Floats, Mask
 
@@ -107,7 +107,6 @@ def test_structs_of_ranks_become_rows_of_a_table() -> None:
 
     found = frame_of([(0, Row("a", 3)), (2, Row("b", None))], Row)
     assert found["at"].tolist() == [0, 2] and found["size"].tolist() == [3, None]
-    assert whole([2.6, np.nan]).tolist() == [3, None]
 
 
 def test_missing_and_duplicate_ranks_are_listed() -> None:
