@@ -84,6 +84,13 @@ export function human(value: number | null | undefined, unit = ""): string {
   return parts.unit ? parts.text + NARROW + parts.unit : parts.text;
 }
 
+/** A moment, ns, in the unit that a person would pick, with as many decimals as tell moments `step` ns apart. */
+export function moment(time: number, step = 1): string {
+  const { factor, name } = scaleOf(time, "ns");
+  const fine = Math.ceil(Math.log10(factor / Math.max(step, 1)) - 1e-9);
+  return number(time / factor, factor === 1 ? 0 : Math.max(digits(time / factor), fine)) + NARROW + name;
+}
+
 /** One unit and one count of decimals for a whole column, so that the points line up. */
 export interface ColumnScale extends Scale {
   decimals: number;

@@ -1,8 +1,22 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { columnScale, exact, human, inColumn, NARROW, partsBeside, readQuantity } from "../src/units";
+import { columnScale, exact, human, inColumn, MINUS, moment, NARROW, partsBeside, readQuantity } from "../src/units";
 
 const vector = JSON.parse(readFileSync(new URL("../../tests/golden/units.json", import.meta.url), "utf8")) as [number | null, string, string][];
+
+describe("moments", () => {
+  test("GIVEN a time WHEN moments are a step apart THEN it has the digits that tell them apart, and at least those of an amount", () => {
+    const text = (time: number, step?: number): string => moment(time, step).replaceAll(NARROW, " ");
+    expect(text(40_330_812)).toBe("40.330812 ms");
+    expect(text(735_003_690_123_456_000, 1e5)).toBe("735 003 690.1235 s");
+    expect(text(1_403_217_004, 1e6)).toBe("1 403 ms");
+    expect(text(1_403_217_004, 1e3)).toBe("1 403.217 ms");
+    expect(text(502_812_345, 1e6)).toBe("502.8 ms");
+    expect(text(17)).toBe("17 ns");
+    expect(text(-1_500)).toBe(`${MINUS}1.500 µs`);
+    expect(text(0)).toBe("0 ns");
+  });
+});
 
 describe("units", () => {
   test("GIVEN the shared vector WHEN formatted here THEN every answer is Python's", () => {

@@ -1395,6 +1395,11 @@ async function getTiles(at, query, signal) {
 	const url = timelineAddress("tiles", at, query);
 	return inFile ? tilesIn(url) : bytes(url, { signal });
 }
+/** How large a trace file will be. */
+var getExportSize = (at, query, signal) => get(timelineAddress("export", at, {
+	...query,
+	size: 1
+}), signal);
 /** A window of the timeline as a trace file. */
 var getTimelineFile = (at, query) => bytes(timelineAddress("export", at, query), {});
 // src/state/select.ts
@@ -2068,7 +2073,7 @@ var stale = O(() => {
 });
 var OTHERS = 6;
 /** ms after a change of a field until the report is requested: a slider passes many values on its way. */
-var SETTLES$3 = 90;
+var SETTLES$4 = 90;
 /** Runs that have data for a page. Requests at most six, whose recordings have been read already. */
 async function runsWith(name) {
 	const shown = where.peek();
@@ -2325,7 +2330,7 @@ function startData() {
 		];
 		const moved = report.peek().value?.analysis === name && info.peek()?.fields?.some((f) => f.group);
 		const ask = async (s) => {
-			if (moved) await pause(SETTLES$3, s);
+			if (moved) await pause(SETTLES$4, s);
 			const value = await getReport(name, w, q, s);
 			noteRequest(value, {
 				name,
@@ -3379,6 +3384,12 @@ function partsBeside(value, unit, largest) {
 function human(value, unit = "") {
 	const parts = humanParts(value, unit);
 	return parts.unit ? parts.text + " " + parts.unit : parts.text;
+}
+/** A moment, ns, in the unit that a person would pick, with as many decimals as tell moments `step` ns apart. */
+function moment(time, step = 1) {
+	const { factor, name } = scaleOf(time, "ns");
+	const fine = Math.ceil(Math.log10(factor / Math.max(step, 1)) - 1e-9);
+	return number(time / factor, factor === 1 ? 0 : Math.max(digits(time / factor), fine)) + " " + name;
 }
 /** The unit of a column whose largest value is `top`: as a person picks it, but ms up to ten seconds, where ms can be added and ranked. */
 var columnUnit = (top, unit) => scaleOf(unit === "ns" && top < 1e10 ? Math.min(top, 9e8) : top, unit);
@@ -4748,7 +4759,7 @@ function ownParts(trace) {
 	return values.map((v, i) => Math.max(0, Number(v) - (inner.get(ids[i]) ?? 0)));
 }
 /** The id of the box around several roots. */
-var ALL = "(all)";
+var ALL$1 = "(all)";
 /** Puts several roots into one box named All, for which Plotly else leaves an empty row. In place; one root stays as it is. */
 function oneRoot(trace, color) {
 	const [ids, parents, values] = [
@@ -4760,7 +4771,7 @@ function oneRoot(trace, color) {
 	const roots = parents.flatMap((p, i) => p === "" || p === null ? [i] : []);
 	if (roots.length < 2) return;
 	const first = {
-		ids: ALL,
+		ids: ALL$1,
 		labels: "All",
 		text: "All",
 		hovertext: "<b>All</b>",
@@ -4769,7 +4780,7 @@ function oneRoot(trace, color) {
 		values: roots.reduce((sum, i) => sum + Number(values[i]), 0)
 	};
 	for (const [name, value] of Object.entries(first)) {
-		const list = name === "parents" ? parents.map((p) => p === "" || p === null ? ALL : p) : trace[name];
+		const list = name === "parents" ? parents.map((p) => p === "" || p === null ? ALL$1 : p) : trace[name];
 		if (Array.isArray(list)) trace[name] = [value, ...list];
 	}
 	const marker = trace["marker"] ?? {};
@@ -5560,7 +5571,7 @@ var Paged = class {
 		order.asked.add(offset);
 		const { name, where, query } = this.request;
 		const wanted = {
-			...queryOf$2(order.choice),
+			...queryOf$1(order.choice),
 			section: this.s.id,
 			version: this.s.pages.version,
 			limit: String(limit),
@@ -5645,7 +5656,7 @@ var Paged = class {
 				continue;
 			}
 			const page = await getRows(name, where, query, {
-				...queryOf$2(order.choice),
+				...queryOf$1(order.choice),
 				section: this.s.id,
 				version: this.s.pages.version,
 				limit: "1000",
@@ -5660,7 +5671,7 @@ var Paged = class {
 	csvAddress(choice, columns) {
 		const { name, where, query } = this.request;
 		return rowsAddress(name, where, query, {
-			...queryOf$2(choice),
+			...queryOf$1(choice),
 			section: this.s.id,
 			version: this.s.pages.version,
 			format: "csv",
@@ -5682,7 +5693,7 @@ function bodyOf(c) {
 		...c.opened?.ids.length && { toggled: c.opened.ids }
 	};
 }
-function queryOf$2(c) {
+function queryOf$1(c) {
 	const number = (value) => value === null ? "" : String(value);
 	return {
 		sort: c.sort ? (c.sort.descending ? "-" : "") + c.sort.column : "",
@@ -9305,6 +9316,11 @@ function withBelow(chosen, tracks) {
 	for (const t of tracks) if (t.parent >= 0 && wanted.has(t.parent)) wanted.add(t.track);
 	return [...wanted].sort((a, b) => a - b);
 }
+/** Of some tracks those of a worker, by the numbers that they have where it is alone. */
+function ofWorker(chosen, tracks, worker) {
+	const root = tracks.find((t) => t.worker === worker && t.parent < 0)?.track ?? 0;
+	return chosen.filter((t) => tracks[t].worker === worker).map((t) => t - root);
+}
 /** Numbers as ranges: 0-3,7. */
 function rangesOf(numbers) {
 	const out = [];
@@ -9574,14 +9590,15 @@ var answer = y$1({
 	report: null,
 	error: ""
 });
-var SETTLES$2 = 120;
+var SETTLES$3 = 120;
+/** Parts of an area's length that its begin and end are told to. */
+var FINE$1 = 1e3;
 /** What the report of an area is requested with; null where no row of the area belongs to the recording of the page. */
-function queryOf$1(model, worker) {
+function queryOf(model, worker) {
 	const area = model.area.value;
 	const tracks = model.tracks.value;
-	const root = tracks.find((t) => t.worker === worker && t.parent < 0)?.track ?? 0;
 	const offset = model.shape.value?.alignment[worker]?.offset_ns ?? 0;
-	const mine = withBelow(model.tracksOf(area), tracks).filter((t) => tracks[t].worker === worker).map((t) => t - root);
+	const mine = ofWorker(withBelow(model.tracksOf(area), tracks), tracks, worker);
 	if (area.paths.length && !mine.length) return null;
 	return {
 		start_ns: String(Math.round(area.start - offset)),
@@ -9594,7 +9611,7 @@ function AreaReport({ model, where, device, cards }) {
 	const area = model.area.value;
 	const shape = model.shape.value;
 	const worker = Math.max(0, shape?.alignment.findIndex((a) => !where?.worker || a.worker === where.worker) ?? 0);
-	const query = area && shape ? queryOf$1(model, worker) : null;
+	const query = area && shape ? queryOf(model, worker) : null;
 	const key = query ? JSON.stringify([
 		where,
 		query,
@@ -9626,7 +9643,7 @@ function AreaReport({ model, where, device, cards }) {
 					error: e instanceof Error ? e.message : String(e)
 				};
 			});
-		}, SETTLES$2);
+		}, SETTLES$3);
 		return () => {
 			window.clearTimeout(timer);
 			stop.abort();
@@ -9650,9 +9667,9 @@ function AreaReport({ model, where, device, cards }) {
 				/* @__PURE__ */ a("h2", { children: ["Selection ", /* @__PURE__ */ a("span", {
 					class: "subtitle",
 					children: [
-						human(area.start, "ns"),
+						moment(area.start, lengthOf(area) / FINE$1),
 						" to ",
-						human(area.end, "ns"),
+						moment(area.end, lengthOf(area) / FINE$1),
 						", ",
 						area.paths.length ? area.paths.length === 1 ? area.paths[0] : `${area.paths.length} rows` : "all rows"
 					]
@@ -9712,6 +9729,16 @@ function mix(a, b, share) {
 		at(2)
 	];
 }
+/** Fills of host work: cool and quiet, so that device work stands out, in light and dark; annotations and modules in accent tint. */
+var HOST_FILLS = {
+	operator: ["#C9D1DC", "#3D4754"],
+	call: ["#AEB9C7", "#4D5967"],
+	frame: ["#E1E6EC", "#2C343E"],
+	annotation: ["#CFCBF2", "#403C78"],
+	module: ["#DFDCF7", "#332F5E"],
+	other: ["#D5D9DE", "#39404A"],
+	sync: ["#D9DEE5", "#39424D"]
+};
 /** A merged item is never paler than this. */
 var PALEST = .35;
 var LEVELS = 16;
@@ -9725,10 +9752,11 @@ function paintOf$1(fills, background, dark) {
 		2,
 		3
 	].map(() => new Uint32Array(fills.length));
+	const [brightInks, fadedInks] = [[], []];
 	fills.forEach((hex, c) => {
 		const fill = channels(hex);
 		for (let level = 0; level < LEVELS; level++) pixels[c * LEVELS + level] = pixel(mix(ground, fill, PALEST + .65 * (level / 15)));
-		bright[c] = pixel(mix(fill, dark ? [
+		const lit = mix(fill, dark ? [
 			255,
 			255,
 			255
@@ -9736,8 +9764,12 @@ function paintOf$1(fills, background, dark) {
 			0,
 			0,
 			0
-		], .28));
-		faded[c] = pixel(mix(ground, fill, .22));
+		], .28);
+		bright[c] = pixel(lit);
+		brightInks.push(inkOn(hexOf(lit)));
+		const pale = mix(ground, fill, .22);
+		faded[c] = pixel(pale);
+		fadedInks.push(mutedOn(hexOf(pale)));
 		edge[c] = pixel(mix(fill, ground, .45));
 		stripe[c] = pixel(channels(stripeOn(hex)));
 	});
@@ -9746,6 +9778,8 @@ function paintOf$1(fills, background, dark) {
 		inks: fills.map(inkOn),
 		pixels,
 		bright,
+		brightInks,
+		fadedInks,
 		faded,
 		edge,
 		stripe,
@@ -9762,9 +9796,20 @@ var contrast = (a, b) => {
 	const [x, y] = [luminance(a), luminance(b)];
 	return (Math.max(x, y) + .05) / (Math.min(x, y) + .05);
 };
+/** Contrast of words that are to be quiet. */
+var MUTED = 4.5;
 var INKS = ["#000000", "#FFFFFF"];
 /** The ink that reads best on a fill. */
 var inkOn = (fill) => contrast(fill, INKS[0]) >= contrast(fill, INKS[1]) ? INKS[0] : INKS[1];
+/** The quietest gray that still reads on a fill. */
+function mutedOn(fill) {
+	const [ground, ink] = [channels(fill), channels(inkOn(fill))];
+	for (let share = .5; share < 1; share += .02) {
+		const gray = hexOf(mix(ground, ink, share));
+		if (contrast(fill, gray) >= MUTED) return gray;
+	}
+	return inkOn(fill);
+}
 var hexOf = (color) => `#${color.map((v) => v.toString(16).padStart(2, "0")).join("")}`;
 /** The color of stripes on a fill: away from the ink, so that words on it read better, not worse. */
 var stripeOn = (fill) => hexOf(mix(channels(fill), inkOn(fill) === INKS[0] ? [
@@ -9941,10 +9986,11 @@ var STEPS = [
 		(model) => void model.child()
 	]
 ];
-var Row = ({ label, value, unit, mark }) => /* @__PURE__ */ a("div", {
+var Row = ({ label, value, unit, mark, tip }) => /* @__PURE__ */ a("div", {
 	class: "fact",
 	children: [/* @__PURE__ */ a("dt", { children: label }), /* @__PURE__ */ a("dd", {
 		class: "value",
+		"data-tip": tip,
 		children: [mark === "estimated" ? "≈ " : "", typeof value === "number" ? human(value, unit ?? "") : value]
 	})]
 });
@@ -10037,13 +10083,13 @@ function Detail({ model }) {
 						children: [
 							/* @__PURE__ */ a(Row, {
 								label: "Start",
-								value: found.start_ns,
-								unit: "ns"
+								value: moment(found.start_ns)
 							}),
 							/* @__PURE__ */ a(Row, {
 								label: "Duration",
 								value: found.duration_ns,
-								unit: "ns"
+								unit: "ns",
+								tip: moment(found.duration_ns)
 							}),
 							found.self_ns !== found.duration_ns && /* @__PURE__ */ a(Row, {
 								label: "Self",
@@ -10227,7 +10273,7 @@ function Arguments({ d }) {
 }
 // src/sections/timeline/events.tsx
 var PAGE = 200;
-var SETTLES$1 = 200;
+var SETTLES$2 = 200;
 /** Depth up to which names are indented. */
 var DEEPEST = 12;
 function EventTable({ model, why }) {
@@ -10265,7 +10311,7 @@ function EventTable({ model, why }) {
 			}, (e) => {
 				if (!stop.signal.aborted) setError(e instanceof Error ? e.message : String(e));
 			});
-		}, SETTLES$1);
+		}, SETTLES$2);
 		return () => {
 			globalThis.clearTimeout(timer);
 			stop.abort();
@@ -10493,22 +10539,68 @@ function handOver(tab, trace, origin = PERFETTO, { every = EVERY, longest = LONG
 }
 // src/sections/timeline/handover.tsx
 /** Events from which on a part is proposed instead of everything: about 200 MB of text. */
-var MANY = 1e6;
-function queryOf(model, part, split) {
-	const [now, area] = [model.window.value, model.area.value];
-	const span = part === "view" ? now : part === "area" ? area : null;
-	const tracks = part === "area" && area?.paths.length ? rangesOf(withBelow(model.tracksOf(area), model.tracks.value)) : "";
+var MANY = 7e5;
+var ALL = -1;
+/** ms after which the size of another part is asked for. */
+var SETTLES$1 = 120;
+/** What is written, of the worker at a place or of ALL: where it is asked for, and the window in its own times. null: no row of the selection is its. */
+function wanted(model, part, worker) {
+	const [now, area, tracks] = [
+		model.window.value,
+		model.area.value,
+		model.tracks.value
+	];
+	const chosen = part === "view" ? now : part === "area" ? area : null;
+	const by = worker === ALL ? 0 : model.shape.value?.alignment[worker]?.offset_ns ?? 0;
+	const span = chosen && {
+		start: chosen.start - by,
+		end: chosen.end - by
+	};
+	const every = part === "area" && area?.paths.length ? withBelow(model.tracksOf(area), tracks) : null;
+	const mine = every && (worker === ALL ? every : ofWorker(every, tracks, worker));
+	if (mine && !mine.length) return null;
 	return {
+		at: worker === ALL ? model.at : {
+			...model.at,
+			al: "",
+			workers: [model.at.workers[worker] ?? ""],
+			spans: [model.at.spans[worker] ?? ""]
+		},
 		span,
 		query: {
 			...span && {
 				start_ns: String(Math.floor(span.start)),
 				end_ns: String(Math.ceil(span.end))
 			},
-			...tracks && { tracks },
-			...split && { split_overlaps: "1" }
+			...mine && { tracks: rangesOf(mine) }
 		}
 	};
+}
+/** Words for how large a part will be, once the server has said so. */
+function useSize(at, query) {
+	const [size, setSize] = d$2({
+		key: "",
+		text: ""
+	});
+	const key = at ? JSON.stringify([at, query]) : "";
+	A$1(() => {
+		if (!at) return;
+		const stop = new AbortController();
+		const timer = window.setTimeout(() => {
+			const say = (text) => {
+				if (!stop.signal.aborted) setSize({
+					key,
+					text
+				});
+			};
+			getExportSize(at, query, stop.signal).then(({ events, bytes }) => say(`${human(events, "count")} events, \u2248\u202f${human(Number(bytes.toPrecision(2)), "B")} of text, a tenth of it compressed`), () => say(""));
+		}, SETTLES$1);
+		return () => {
+			window.clearTimeout(timer);
+			stop.abort();
+		};
+	}, [key]);
+	return size.key === key ? size.text : "";
 }
 var TEXT = {
 	reading: "The trace is being written…",
@@ -10537,11 +10629,20 @@ function Card$1({ model }) {
 	const [part, setPart] = d$2(area ? "area" : large ? "view" : "all");
 	const [state, setState] = d$2("");
 	const [ready, setReady] = d$2(null);
-	const { query, span } = queryOf(model, part, false);
+	const [worker, setWorker] = d$2(ALL);
 	const workers = model.shape.value?.alignment ?? [];
-	const who = workers.length > 1 ? `${workers.length} workers` : model.at.workers[0] ?? "";
+	const whole = wanted(model, part, worker);
+	const { query, span, at } = whole ?? {
+		query: {},
+		span: null,
+		at: model.at
+	};
+	const size = useSize(whole && at, query);
+	const who = worker !== ALL ? workers[worker]?.worker ?? "" : workers.length > 1 ? `${workers.length} workers` : model.at.workers[0] ?? "";
 	const name = `${who.replace(" ", "_") || "timeline"}.pt.trace.json.gz`;
-	const lead = Math.max(0, ...model.tracks.value.filter((t) => t.events > 0).map((t) => -t.first_ns));
+	const by = worker === ALL ? 0 : workers[worker]?.offset_ns ?? 0;
+	const own = model.tracks.value.filter((t) => t.events > 0 && (worker === ALL || t.worker === worker));
+	const lead = Math.max(0, ...own.map((t) => by - t.first_ns));
 	const offline = model.shape.value?.perfetto;
 	const send = async (tab, buffer, origin) => {
 		if (!tab) {
@@ -10564,12 +10665,17 @@ function Card$1({ model }) {
 		const origin = new URL(address).origin;
 		if (ready) return void send(tab, ready, origin);
 		setState("reading");
-		getTimelineFile(model.at, {
-			...queryOf(model, part, true).query,
-			fp: model.shape.peek().fingerprint
+		getTimelineFile(at, {
+			...query,
+			split_overlaps: 1,
+			...worker === ALL && { fp: model.shape.peek().fingerprint }
 		}).then((buffer) => send(tab, buffer, origin), (error) => setState(error instanceof Error ? error.message : String(error)));
 	};
-	const own = offline ? new URL(offline, document.baseURI).href : "";
+	const here = offline ? new URL(offline, document.baseURI).href : "";
+	const again = () => {
+		setReady(null);
+		setState("");
+	};
 	return /* @__PURE__ */ a("div", {
 		class: "tl-menu tl-file",
 		children: [
@@ -10592,45 +10698,80 @@ function Card$1({ model }) {
 				],
 				onPick: (value) => {
 					setPart(value);
-					setReady(null);
-					setState("");
+					again();
 				}
+			}),
+			workers.length > 1 && /* @__PURE__ */ a("label", {
+				class: "field",
+				children: [
+					"Workers",
+					" ",
+					/* @__PURE__ */ a("select", {
+						value: String(worker),
+						onChange: (e) => {
+							setWorker(Number(e.currentTarget.value));
+							again();
+						},
+						children: [/* @__PURE__ */ a("option", {
+							value: String(ALL),
+							children: [
+								"all ",
+								workers.length,
+								" in one file"
+							]
+						}), workers.map((w, k) => /* @__PURE__ */ a("option", {
+							value: String(k),
+							children: [w.worker || "recording", " alone"]
+						}))]
+					})
+				]
 			}),
 			/* @__PURE__ */ a("p", {
 				class: "quiet",
-				children: [span ? `${human(span.end - span.start, "ns")} of ${human(model.all.value.end, "ns")}` : `all ${human(model.shape.value?.events ?? 0, "count")} events`, part === "all" && large ? ": more than Perfetto may open; the view is a smaller part." : ""]
+				children: [
+					span ? `${human(span.end - span.start, "ns")} of ${human(model.all.value.end, "ns")}` : "The whole recording",
+					size && `: ${size}`,
+					".",
+					part === "all" && large ? " That is more than Perfetto may open; the view is a smaller part." : ""
+				]
 			}),
-			workers.length > 1 && /* @__PURE__ */ a("p", {
+			workers.length > 1 && worker === ALL && /* @__PURE__ */ a("p", {
 				class: "quiet",
 				children: [
-					workers.length,
-					" workers in one file (",
+					"On one clock (",
 					methodOf(model),
-					"); processes carry their worker's name."
+					"), processes named after their worker: for other viewers. To open a file here again, save one worker alone."
 				]
+			}),
+			!whole && /* @__PURE__ */ a("p", {
+				class: "warn-text",
+				children: "No row of the selection is of this worker."
 			}),
 			/* @__PURE__ */ a("button", {
 				type: "button",
 				class: "button",
-				onClick: () => downloadFrom(timelineAddress("export", model.at, query), name),
+				disabled: !whole,
+				onClick: () => downloadFrom(timelineAddress("export", at, query), name),
 				children: "Save as a trace file"
 			}),
 			/* @__PURE__ */ a("button", {
 				type: "button",
 				class: "button",
-				onClick: () => open(own || "https://ui.perfetto.dev"),
+				disabled: !whole,
+				onClick: () => open(here || "https://ui.perfetto.dev"),
 				children: ready ? "Open it now" : "Open in Perfetto"
 			}),
-			own && !ready && /* @__PURE__ */ a("button", {
+			here && !ready && /* @__PURE__ */ a("button", {
 				type: "button",
 				class: "button",
+				disabled: !whole,
 				onClick: () => open("https://ui.perfetto.dev"),
 				children: "Open at ui.perfetto.dev"
 			}),
 			/* @__PURE__ */ a("p", {
 				class: "quiet",
 				role: "status",
-				children: TEXT[state] ?? (state || (own ? HERE : OUTSIDE))
+				children: TEXT[state] ?? (state || (here ? HERE : OUTSIDE))
 			})
 		]
 	});
@@ -10642,6 +10783,7 @@ function HoverCard({ model }) {
 	const reading = model.reading.value;
 	const at = item ?? reading;
 	const card = T$1(null);
+	const pixel = lengthOf(model.window.value) / model.width.value;
 	F$1(() => {
 		const el = card.current;
 		const plot = el?.closest(".tl")?.querySelector(".tl-canvas")?.getBoundingClientRect();
@@ -10655,7 +10797,7 @@ function HoverCard({ model }) {
 		class: "tl-hover",
 		ref: card,
 		role: "tooltip",
-		children: [/* @__PURE__ */ a("strong", { children: reading.track.label }), /* @__PURE__ */ a("dl", { children: [...reading.rows, ["At", human(reading.time, "ns")]].map(([k, v]) => /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("dt", { children: k }), /* @__PURE__ */ a("dd", { children: v })] })) })]
+		children: [/* @__PURE__ */ a("strong", { children: reading.track.label }), /* @__PURE__ */ a("dl", { children: [...reading.rows, ["At", moment(reading.time, pixel)]].map(([k, v]) => /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("dt", { children: k }), /* @__PURE__ */ a("dd", { children: v })] })) })]
 	});
 	const known = model.hovered.value;
 	const longest = known && known.event === item.event && known.track === item.track.track ? known : null;
@@ -10665,13 +10807,13 @@ function HoverCard({ model }) {
 	const around = detail ? detail.parents[0]?.duration_ns : item.nesting.parent;
 	const rows = item.count > 1 ? [
 		["Events", `${item.count === 65535 ? "≥ " : ""}${human(item.count, "count")}, merged below one pixel`],
-		["From", human(item.start, "ns")],
+		["From", moment(item.start, pixel)],
 		["Length", human(item.end - item.start, "ns")],
 		["Busy", human(item.busy, "ratio")],
 		...longest ? [["Longest", human(longest.duration_ns, "ns")]] : []
 	] : [
 		["Duration", human(length, "ns")],
-		["Start", human(detail?.start_ns ?? item.start, "ns")],
+		["Start", moment(detail?.start_ns ?? item.start, pixel)],
 		...own !== null && own !== length ? [["Self", human(own, "ns")]] : [],
 		...around ? [["Of its parent", human(length / around, "ratio")]] : [],
 		...(detail?.fields ?? []).filter((f) => [
@@ -12516,7 +12658,7 @@ var Painter = class {
 			const before = letter ? `${letter}\u2009` : "";
 			const text = this.cutter.cut(before + (name === narrow || this.cutter.fits(before + name, label.width) ? name : narrow), label.width);
 			if (!text) continue;
-			const next = s.how.found && !s.how.found.has(label.name) ? s.tokens.ink3 : s.paint.inks[label.category];
+			const next = s.how.same === label.name ? s.paint.brightInks[label.category] : s.how.found && !s.how.found.has(label.name) ? s.paint.fadedInks[label.category] : s.paint.inks[label.category];
 			if (next !== ink) ctx.fillStyle = ink = next;
 			ctx.fillText(text, label.x + 4, label.y + (label.height - 1) / 2);
 		}
@@ -12719,6 +12861,12 @@ function count(tile, row, from, to, edge, out) {
 }
 var MOST_PHASE_DEPTH = 3;
 var MOST_ROWS = 8;
+/** Part of the accent in the fill of a phase, by depth. */
+var PHASE_SHARES = [
+	.3,
+	.2,
+	.13
+];
 /** px of the ticks of steps in the overview. */
 var STEP_TICK = 6;
 var phaseDepth = (phases) => Math.min(MOST_PHASE_DEPTH, phases.reduce((most, p) => Math.max(most, p.depth + 1), 0));
@@ -12851,7 +12999,7 @@ var HeadPainter = class {
 		if (h.area && h.area.end > view.start && h.area.start < view.end) {
 			const middle = (Math.max(h.area.start, view.start) + Math.min(h.area.end, view.end)) / 2;
 			word(human(lengthOf(h.area), "ns"), xOf(middle, view, width), tokens.accent, tokens.onAccent);
-		} else if (h.pointer !== null) word(human(h.pointer, "ns"), xOf(h.pointer, view, width), tokens.sunken, tokens.ink2);
+		} else if (h.pointer !== null) word(moment(h.pointer, lengthOf(view) / width), xOf(h.pointer, view, width), tokens.sunken, tokens.ink2);
 	}
 	bar(ctx, h, start, end, top, text, fill, ink) {
 		const [x0, x1] = [Math.max(0, xOf(start, h.view, h.width)), Math.min(h.width, xOf(end, h.view, h.width))];
@@ -12869,14 +13017,9 @@ var HeadPainter = class {
 	}
 	phases(ctx, h, [top]) {
 		const [surface, accent] = [channels(h.tokens.surface), channels(h.tokens.accent)];
-		const shares = [
-			.3,
-			.2,
-			.13
-		];
 		for (const p of h.phases) {
 			if (p.depth >= MOST_PHASE_DEPTH) continue;
-			const [r, g, b] = mix(surface, accent, shares[p.depth]);
+			const [r, g, b] = mix(surface, accent, PHASE_SHARES[p.depth]);
 			this.bar(ctx, h, p.start_ns, p.end_ns, top + p.depth * 17, p.label, `rgb(${r} ${g} ${b})`, h.tokens.ink);
 		}
 	}
@@ -12937,8 +13080,9 @@ function bodyMove(surface, event) {
 	const [x, y] = place$1(event);
 	const { drag, model } = surface;
 	if (!drag) return surface.hover(x, y);
-	drag.moved ||= Math.abs(x - drag.x) > MOVES;
-	if (!drag.moved) return;
+	if (!drag.moved && Math.abs(x - drag.x) <= MOVES) return;
+	if (!drag.moved) surface.leave();
+	drag.moved = true;
 	if (drag.kind === "pan") {
 		const by = (drag.x - x) / model.width.peek() * lengthOf(drag.from);
 		model.show({
@@ -13136,6 +13280,8 @@ function useAt(tile, time, categories) {
 // src/sections/timeline/tree.tsx
 /** px of a name with a line below it; in a lower row both stand side by side. */
 var LEAST$2 = 36;
+/** What is too long to stand beside a name. */
+var SHORTER = { communication: "comm." };
 var tipOf = (row) => {
 	const { track: t } = row;
 	return [[t.path, t.detail && t.detail !== t.label ? t.detail : ""].filter(Boolean).join(" · "), t.kind === "counter" ? t.max_value === null ? "" : `most ${human(t.max_value, t.unit)}` : `${human(t.events, "count")} events${t.lanes > 1 ? ` in ${t.lanes} lanes` : ""}${t.launches ? `, launched ${human(t.launches, "count")} device events` : ""}`].filter(Boolean).join("\n");
@@ -13206,7 +13352,7 @@ function RowLabel({ model, row, top, height }) {
 					" ",
 					detail && row.height >= 24 && detail !== track.label && /* @__PURE__ */ a("span", {
 						class: "tl-detail",
-						children: detail
+						children: row.height < LEAST$2 ? SHORTER[detail] ?? detail : detail
 					})
 				]
 			}),
@@ -13330,22 +13476,19 @@ function tokensNow() {
 		bar: token("bar-ink")
 	};
 }
-/** Fills of host work: cool and quiet, so that device work stands out; annotations and modules in accent tint. */
-var QUIET = {
-	operator: ["#C9D1DC", "#3D4754"],
-	call: ["#AEB9C7", "#4D5967"],
-	frame: ["#E1E6EC", "#2C343E"],
-	annotation: ["#CFCBF2", "#403C78"],
-	module: ["#DFDCF7", "#332F5E"],
-	other: ["#D5D9DE", "#39404A"],
-	sync: ["#D9DEE5", "#39424D"]
-};
 /** Colors of the categories of a timeline: those of the other pages for device work. */
 function paintFor(categories) {
-	return paintOf$1(categories.map(fillOf), token("surface"), dark.value);
+	if (made?.categories !== categories || made.dark !== dark.value) made = {
+		categories,
+		dark: dark.value,
+		paint: paintOf$1(categories.map(fillOf), token("surface"), dark.value)
+	};
+	return made.paint;
 }
+/** The paint of the last frame. */
+var made = null;
 /** The fill of a category. */
-var fillOf = (category) => QUIET[category.name]?.[dark.value ? 1 : 0] ?? token(category.color);
+var fillOf = (category) => HOST_FILLS[category.name]?.[dark.value ? 1 : 0] ?? token(category.color);
 /** Links of an event itself; of what lies inside of it, a few with the longest latencies. */
 var drawnFlows = (d) => {
 	const own = d.flows.filter((f) => [f.source, f.target].some((e) => e.event === d.event && e.track === d.track));
@@ -13939,6 +14082,8 @@ function clockTip(model) {
 var LEAST$1 = 240;
 var AROUND$2 = 330;
 var MOST_WORKERS = 64;
+/** Parts of a stretch that its begin and end are told to, in words. */
+var FINE = 1e3;
 var canDraw = () => {
 	try {
 		return !!document.createElement("canvas").getContext("2d");
@@ -14171,10 +14316,10 @@ function liveText(model) {
 	}));
 	const apart = one && other && gapText(one, other);
 	return [
-		`Shows ${human(now.start, "ns")} to ${human(now.end, "ns")}.`,
-		event && `Selected: ${event.name}, ${human(event.duration_ns, "ns")}, starts at ${human(event.start_ns, "ns")}, on ${track?.path ?? ""}, depth ${event.depth}.`,
+		`Shows ${moment(now.start, lengthOf(now) / FINE)} to ${moment(now.end, lengthOf(now) / FINE)}.`,
+		event && `Selected: ${event.name}, ${human(event.duration_ns, "ns")}, starts at ${moment(event.start_ns, lengthOf(now) / FINE)}, on ${track?.path ?? ""}, depth ${event.depth}.`,
 		apart && `Measured: ${apart}.`,
-		area && `Area: ${human(area.start, "ns")} to ${human(area.end, "ns")}.`
+		area && `Area: ${moment(area.start, lengthOf(area) / FINE)} to ${moment(area.end, lengthOf(area) / FINE)}.`
 	].filter(Boolean).join(" ");
 }
 function Tools({ model, searchBox, trackBox, table, onTable, onHelp }) {

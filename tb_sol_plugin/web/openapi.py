@@ -263,19 +263,20 @@ _TIMELINE: dict[str, tuple[str, list[Node], Node]] = {
         _json(shapes.HitsShape),
     ),
     "export": (
-        "A window of the timeline as a trace file, of one worker",
+        "A window of the timeline as a trace file; several workers as one",
         [
             *_WINDOW, _SOME_TRACKS, _query("flows", "1: with links between events", _SWITCH),
             _query("clip", "1: events are cut to the window", _SWITCH),
             _query("split_overlaps", "1: overlapping device events go to threads of their own, as some viewers drop them", _SWITCH),
+            _query("path", "1: with the critical path", _SWITCH), _query("size", "1: only how large the file will be", _SWITCH),
         ],
-        {"application/gzip": {"schema": {"type": "string", "format": "binary"}}},
+        {"application/gzip": {"schema": {"type": "string", "format": "binary"}}, **_json(shapes.ExportSize)},
     ),
     "flows": (
         "Links between events: launch to device work, forward to backward; the longest latencies first",
         [
             _query("events", "TRACK:EVENT, joined by commas; the window if absent", _TEXT), *_WINDOW,
-            _query("kind", "one kind; all if absent", {"type": "string", "enum": ["launch", "backward"]}),
+            _query("kind", "one kind; all if absent", {"type": "string", "enum": ["launch", "backward", "path"]}),
         ],
         _json(shapes.FlowsShape),
     ),

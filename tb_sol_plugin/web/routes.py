@@ -52,7 +52,7 @@ from tb_sol_plugin.web.perfetto import perfetto_pages
 from tb_sol_plugin.web.search import search as find
 from tb_sol_plugin.web.summaries import note_overview, summaries
 from tb_sol_plugin.web.tiles import Block
-from tb_sol_plugin.web.timeline import timeline_api
+from tb_sol_plugin.web.timeline_export import timeline_api
 from tb_sol_plugin.web.wire import csv_of
 
 api = Blueprint("api", __name__, url_prefix="/api/v1")

@@ -6,7 +6,6 @@ A tile holds what can be seen: its size is bound by pixels, not by events. Tiles
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any, Final, TypeVar, get_args
@@ -21,13 +20,10 @@ from tb_sol_plugin.metrics.timeline import counters, find, links
 from tb_sol_plugin.metrics.timeline.align import Alignment, aligned, choices, common_steps
 from tb_sol_plugin.metrics.timeline.detail import detail
 from tb_sol_plugin.metrics.timeline.events import CATEGORIES, COMMUNICATION, COMPUTE, MOST_READ, SHOWN
-from tb_sol_plugin.metrics.timeline.export import export as write
-from tb_sol_plugin.metrics.timeline.export import export_together
 from tb_sol_plugin.metrics.timeline.kept import VERSION
 from tb_sol_plugin.metrics.timeline.summary import NOTHING, Bytes
 from tb_sol_plugin.metrics.timeline.timeline import Layout, Timeline, timeline_of
 from tb_sol_plugin.metrics.timeline.tracks import GROUPS, short_label
-from tb_sol_plugin.metrics.timeline.window import EVERYTHING, Place, Window, rows_of
 from tb_sol_plugin.metrics.timeline.workers import Workers
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.tables.pyramid import TILE
@@ -56,7 +52,7 @@ _ROOM: Final = MOST_ANSWER // 2 - ROOM
 """Bytes of JSON of the rows; the steps have half as much, and so have the phases."""
 _SHORTER: Final = (MOST_TEXT, 400, 100, 40, 20, 12)
 """Characters that each name may have where all of them are too many for an answer, the first that does."""
-_WHICH: Final = ("run", "worker", "span", "capture", "wait", "fp", "al", "lay")
+WHICH: Final = ("run", "worker", "span", "capture", "wait", "fp", "al", "lay")
 _FOREVER: Final = "private, max-age=31536000, immutable"
 _BINARY: Final = "application/octet-stream"
 
@@ -110,7 +106,7 @@ def _joined(timelines: list[Timeline], alignment: list[Alignment]) -> Workers:
 @timeline_api.get("")
 def timeline() -> Response:
     """Returns tracks, steps, phases and categories of the timeline."""
-    only(*_WHICH)
+    only(*WHICH)
     seen = shown()
     for one in seen.workers.timelines:
         one.read_ahead(lanes=len(seen.workers.timelines) <= SUMMARIZED)
@@ -187,7 +183,7 @@ def _quoted(value: str) -> str:
 @timeline_api.get("/names")
 def names() -> Response:
     """Returns the distinct names of events."""
-    only(*_WHICH)
+    only(*WHICH)
     seen = shown()
     made = context().memo.get(("timeline.names", seen.fingerprint), lambda: pack_json(names_of(seen.workers)))
     return reply(made, request, cache=_kept())
@@ -233,8 +229,8 @@ def _kept() -> str:
 @timeline_api.get("/tiles")
 def tiles_of() -> Response:
     """Returns tiles of some tracks, as bytes or as JSON."""
-    only(*_WHICH, "z", "i", "tracks", "format")
-    z = _whole("z", 0, COARSEST)
+    only(*WHICH, "z", "i", "tracks", "format")
+    z = whole("z", 0, COARSEST)
     first, last = _range("i", request.args.get("i", "0"))
     if last - first >= MOST_TILES:
         raise BadQuery(f"{last - first + 1} tiles", hint=f"ask for at most {MOST_TILES}", field="i")
@@ -244,7 +240,7 @@ def tiles_of() -> Response:
     if form not in ("binary", "json"):
         raise BadQuery(f"no format {form[:40]!r}", hint="choose binary or json", field="format")
     seen = shown()
-    wanted = _tracks(seen.workers, MOST_TRACKS)
+    wanted = tracks_asked(seen.workers, MOST_TRACKS)
     if wanted is None:
         raise BadQuery("parameter 'tracks' is missing", hint="give numbers and ranges of tracks as 0-5,9", field="tracks")
     if form == "json":
@@ -355,14 +351,14 @@ def _columns(workers: Workers, track: int, z: int, first: int, last: int) -> Ite
 @timeline_api.get("/event")
 def event() -> Response:
     """Returns all that is known of one event, named by its id, or by its start and duration."""
-    only(*_WHICH, "track", "event", "start_ns", "duration_ns", "device_limits")
+    only(*WHICH, "track", "event", "start_ns", "duration_ns", "device_limits")
     w = shown().workers
     track = _track(w)
     one, _, local, offset = w.at(track)
     if request.args.get("event"):
-        number, exact = _whole("event", 0, len(one.events) - 1), True
+        number, exact = whole("event", 0, len(one.events) - 1), True
     else:
-        start, duration = _whole("start_ns", -_LATEST, _LATEST) - offset, _whole("duration_ns", 0, _LATEST)
+        start, duration = whole("start_ns", -_LATEST, _LATEST) - offset, whole("duration_ns", 0, _LATEST)
         number = one.find(local, start, duration)
         exact = number >= 0 and [int(x[0]) for x in one.events.times(np.array([number], np.uint32))] == [start, duration]
     if number < 0:
@@ -404,14 +400,14 @@ def events_shown(w: Workers, worker: int, ids: list[int]) -> list[shapes.EventSh
 @timeline_api.get("/events")
 def events() -> Response:
     """Returns the exact events of a track in a window, in order of time, a page at a time."""
-    only(*_WHICH, "track", "lane", "start_ns", "end_ns", "cursor", "limit")
+    only(*WHICH, "track", "lane", "start_ns", "end_ns", "cursor", "limit")
     w = shown().workers
     track = _track(w)
     one, shape, local, offset = w.at(track)
-    lane = _whole("lane", 0, max(shape.lanes - 1, 0)) if request.args.get("lane") else None
+    lane = whole("lane", 0, max(shape.lanes - 1, 0)) if request.args.get("lane") else None
     begin, end = _times(w)
-    limit = _whole("limit", 1, MOST_EVENTS, MOST_EVENTS)
-    after = _whole("cursor", 0, 2**40, 0)
+    limit = whole("limit", 1, MOST_EVENTS, MOST_EVENTS)
+    after = whole("cursor", 0, 2**40, 0)
     found, _, _, _ = find.listed(one, local, lane, begin - offset, end - offset)
     page = found[after : after + limit]
     worker, _ = w.worker_of(track)
@@ -426,11 +422,11 @@ def events() -> Response:
 @timeline_api.get("/search")
 def search() -> Response:
     """Returns events by name: how many, where, and the next ones from a time on."""
-    only(*_WHICH, "names", "text", "start_ns", "end_ns", "tracks", "after_ns", "direction", "limit")
+    only(*WHICH, "names", "text", "start_ns", "end_ns", "tracks", "after_ns", "direction", "limit")
     w = shown().workers
     begin, end = _times(w)
-    limit = _whole("limit", 1, MOST_EVENTS, 100)
-    after = _whole("after_ns", -_LATEST, _LATEST, begin)
+    limit = whole("limit", 1, MOST_EVENTS, 100)
+    after = whole("after_ns", -_LATEST, _LATEST, begin)
     direction: find.Direction = "previous" if (way := request.args.get("direction", "next")) == "previous" else "next"
     if way != direction:
         raise BadQuery(f"no direction {way[:40]!r}", hint="choose next or previous", field="direction")
@@ -438,7 +434,7 @@ def search() -> Response:
     if not given and not text:
         raise BadQuery("nothing to search for", hint="give names (ids) or text", field="text")
     ids = _numbers("names", given, len(w.names), MOST_NAMES) if given else None
-    wanted = _tracks(w, w.track_count)
+    wanted = tracks_asked(w, w.track_count)
     total, histogram, tracks, hits = 0, np.zeros(find.BUCKETS, np.int64), [], []
     for worker, one in enumerate(w.timelines):
         offset = w.alignment[worker].offset_ns
@@ -459,7 +455,7 @@ def flows() -> Response:
 
     kind: launch, backward, all where it is left out; path: from each stretch of the critical path on a thread or stream to the next.
     """
-    only(*_WHICH, "events", "start_ns", "end_ns", "kind")
+    only(*WHICH, "events", "start_ns", "end_ns", "kind")
     w = shown().workers
     kind = request.args.get("kind", "")
     if kind == "path":
@@ -507,36 +503,6 @@ def _end(one: shapes.EventShape) -> shapes.FlowEnd:
     return shapes.FlowEnd(one.event, one.track, one.lane, one.start_ns, one.start_ns + one.duration_ns, one.name)
 
 
-@timeline_api.get("/export")
-def export() -> Response:
-    """Returns a window of the timeline as a trace file, gzip: for Perfetto, and, of one worker, to be read again."""
-    only(*_WHICH, "start_ns", "end_ns", "tracks", "flows", "clip", "split_overlaps", "path")
-    seen = shown()
-    w = seen.workers
-    begin, end = (_whole("start_ns", *EVERYTHING, EVERYTHING[0]), _whole("end_ns", *EVERYTHING, EVERYTHING[1]))
-    if end < begin:
-        raise BadQuery("the window ends before it begins", hint="give end_ns at or after start_ns", field="end_ns")
-    wanted = _tracks(w, w.track_count)
-    flows = _switch("flows", True)
-    clip, split, path = (_switch(name, False) for name in ("clip", "split_overlaps", "path"))
-    parts = []
-    for worker, (one, moved) in enumerate(zip(w.timelines, w.alignment, strict=True)):
-        mine = None if wanted is None else [local for at, local in map(w.worker_of, wanted) if at == worker]
-        if mine == []:
-            continue
-        place = Place(worker, one.tracks[0].label if one.tracks else one.capture.worker, moved.offset_ns)
-        parts.append((one, Window(begin - moved.offset_ns, end - moved.offset_ns, rows_of(one, mine), flows, clip, split, path), place))
-    first = w.timelines[0].capture
-    if len(w.timelines) == 1:
-        body, name = write(*parts[0][:2], seen.fingerprint), f"{first.worker or 'worker'}.{first.span or 'timeline'}"
-    else:
-        body, name = export_together(parts, w.origin_ns, seen.fingerprint), f"{len(parts)} workers"
-    response = Response(body, mimetype="application/gzip", headers={"Cache-Control": "no-store"})
-    name = re.sub(r"[^A-Za-z0-9._-]+", "_", name)[:100]
-    response.headers["Content-Disposition"] = f'attachment; filename="{name}.pt.trace.json.gz"'
-    return response
-
-
 # -- parameters ------------------------------------------------------------------------------------------------------
 
 
@@ -550,18 +516,11 @@ def _number(field: str, text: str, low: int, high: int) -> int:
     return value
 
 
-def _whole(field: str, low: int, high: int, default: int | None = None) -> int:
+def whole(field: str, low: int, high: int, default: int | None = None) -> int:
     text = request.args.get(field, "")
     if not text and default is not None:
         return default
     return _number(field, text, low, high)
-
-
-def _switch(field: str, default: bool) -> bool:
-    text = request.args.get(field, "")
-    if text not in ("", "0", "1"):
-        raise BadQuery(f"parameter {field!r} does not fit: {text[:40]!r}", hint="give 0 or 1", field=field)
-    return default if not text else text == "1"
 
 
 def _range(field: str, text: str, high: int = 2**40) -> tuple[int, int]:
@@ -581,18 +540,18 @@ def _numbers(field: str, text: str, count: int, most: int) -> list[int]:
     return list(dict.fromkeys(out))
 
 
-def _tracks(w: Workers, most: int) -> list[int] | None:
+def tracks_asked(w: Workers, most: int) -> list[int] | None:
     text = request.args.get("tracks", "")
     return _numbers("tracks", text, w.track_count, most) if text else None
 
 
 def _track(w: Workers) -> int:
-    return _whole("track", 0, w.track_count - 1)
+    return whole("track", 0, w.track_count - 1)
 
 
 def _times(w: Workers) -> tuple[int, int]:
-    begin = _whole("start_ns", -_LATEST, _LATEST, 0)
-    end = _whole("end_ns", -_LATEST, _LATEST, w.span_ns)
+    begin = whole("start_ns", -_LATEST, _LATEST, 0)
+    end = whole("end_ns", -_LATEST, _LATEST, w.span_ns)
     if end < begin:
         raise BadQuery("the window ends before it begins", hint="give end_ns at or after start_ns", field="end_ns")
     return begin, end

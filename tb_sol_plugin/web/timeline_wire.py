@@ -221,6 +221,13 @@ class HitsShape(msgspec.Struct):
     hits: list[EventShape]
 
 
+class ExportSize(msgspec.Struct):
+    """How large a trace file will be. events: those in its window; bytes: of its text before compression, estimated."""
+
+    events: int
+    bytes: int
+
+
 class TilesShape(msgspec.Struct):
     """Tiles as columns."""
 

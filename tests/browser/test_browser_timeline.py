@@ -147,6 +147,7 @@ def test_an_area_is_added_up_by_the_report(serve: Server, view: Callable[..., An
     v.page.mouse.move(x + 60, y)
     v.page.mouse.move(x + 200, y)
     v.page.mouse.up()
+    assert model(v, "hover.peek()") is None and model(v, "reading.peek()") is None  # the card of what was there before is gone
     # THEN the report of that area is below, with the facts that the server has for it, and the address holds it
     v.frame().wait_for_selector(".tl-area:not(.waiting) [data-section=groups]")
     area = model(v, "area.peek()")
@@ -205,6 +206,27 @@ def test_keys_move_zoom_and_come_back(serve: Server, view: Callable[..., Any]) -
     assert len(rows) > 3 and all(row["level"] >= 1 for row in rows) and any("expanded" in row for row in rows)
     ids = v.frame().evaluate("() => [...document.querySelectorAll('[id]')].map((e) => e.id)")
     assert len(ids) == len(set(ids))
+    # AND Tab goes through all of it in the order in which it is read, each with a ring, none of it twice; nothing moves by itself
+    v.frame().locator(".tl").focus()
+    now = """() => { const e = document.activeElement; const by = getComputedStyle(e.closest('label') ?? e);
+        return [e.getAttribute('aria-label') ?? e.textContent, by.outlineStyle !== 'none' || !!e.closest('.tl-tree'), !!e.closest('.tl')]; }"""
+    order = []
+    while len(order) < 40:
+        v.page.keyboard.press("Tab")
+        name, ring, inside = v.frame().evaluate(now)
+        if not inside:
+            break
+        order.append(name)
+        assert ring, name
+    wanted = ["Find events by name", "Find a row", "Zoom in", "Zoom out", "Back", "Forward", "Fit F", "All 0", "Path", "Table"]
+    assert [" ".join(name.split()) for name in order[:10]] == wanted
+    assert order[10:] == ["Save as a trace file, or open in Perfetto", "Rows and view", "Rows of the timeline"]
+    v.frame().locator(".tl-progress").evaluate("(e) => e.classList.add('on')")
+    still = """() => [...document.querySelectorAll('.tl, .tl *')].flatMap((e) => [e, '::after'].map((part) => getComputedStyle(e, part === e ? null : part)))
+        .every((by) => by.animationName === 'none' && parseFloat(by.transitionDuration) === 0)"""
+    assert v.frame().evaluate(still)
+    v.frame().locator(".tl-progress").evaluate("(e) => e.classList.remove('on')")
+    v.frame().locator(".tl").focus()
     # AND without a pointer the first event in view is selected, the list of rows is walked through, and a row is closed and opened
     v.page.keyboard.press("ArrowDown")
     v.frame().wait_for_function(f"() => {SURFACE}.model.detail.peek() !== null")
@@ -664,6 +686,36 @@ def test_the_view_is_saved_as_a_trace_file(serve: Server, view: Callable[..., An
     written = [e for e in found if e["ph"] == "X"]
     assert event["name"] in {e["name"] for e in written} and path
     assert all(e["ts"] < high + 0.002 and e["ts"] + e["dur"] >= low - 0.002 for e in written)
+
+
+def test_workers_stand_under_each_other_and_are_saved_together_or_alone(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a run of sixteen ranks under each other THEN it says by which clock, and they open as summaries
+    v = view()
+    timeline(v, serve, "simulated_ranks", lay="worker")
+    assert "16 workers on one clock" in v.frame().locator(".tl-align").inner_text()
+    rows = model(v, "rows.shown.peek().rows.map((row) => [row.track.worker, row.open])")
+    assert {worker for worker, _ in rows} == set(range(16)) and not any(opened for _, opened in rows)
+    # WHEN a window is saved THEN the card says how many events that is, that all are in one file, and that one alone can be opened again
+    low, high = (round(x) for x in window(v))
+    span = [low + (high - low) // 3, low + (high - low) // 2]
+    v.frame().evaluate(f"([a, b]) => {SURFACE}.model.show({{ start: a, end: b }})", span)
+    v.frame().get_by_role("button", name="Save as a trace file, or open in Perfetto").click()
+    v.frame().get_by_role("radio", name="View").click()
+    card = v.frame().locator(".tl-file")
+    card.get_by_text("save one worker alone").wait_for()
+    # AND of one alone the file holds what its own server answer counts, with its processes as they are
+    card.locator("select").select_option(label="rank3 alone")
+    offset = model(v, "shape.peek().alignment.find((a) => a.worker === 'rank3').offset_ns")
+    begin, end = (round(x) - offset for x in window(v))
+    count = serve.api(f"timeline/export?run=simulated_ranks&worker=rank3&start_ns={begin}&end_ns={end + 1}&size=1")[1]["events"]
+    assert isinstance(count, int) and count > 10
+    card.get_by_text(f"{count} events").wait_for()
+    with v.page.expect_download() as saved:
+        card.get_by_role("button", name="Save as a trace file", exact=True).click()
+    found = json.loads(gzip.decompress(Path(saved.value.path()).read_bytes()))
+    assert "rank3" in found["exported_from"]
+    assert sum(e["ph"] in "Xi" for e in found["traceEvents"]) == count
+    assert not any(e["name"] == "process_name" and ":" in str(e["args"]["name"]) for e in found["traceEvents"])
 
 
 def test_a_trace_is_handed_to_the_page_of_perfetto_that_is_installed(serve: Server, view: Callable[..., Any]) -> None:

@@ -1,7 +1,7 @@
 // The only file that talks to the server, or, in a page that was saved as a file, to what it holds. Every address is relative: path prefixes
 // and proxies work by that.
 import { holds, inFile, savedAnswer, tilesIn } from "./file";
-import type { EventDetail, EventPage, Flows, Hits, Names, TimelineShape } from "./timeline";
+import type { EventDetail, EventPage, ExportSize, Flows, Hits, Names, TimelineShape } from "./timeline";
 import type { Analyses, ErrorBody, Found, Progress, Report, Runs, Summaries, TablePage, Unavailable } from "./types";
 
 /** What a recording is addressed by; empty parts are left out. */
@@ -160,5 +160,7 @@ export async function getTiles(at: Places, query: TimelineQuery, signal: AbortSi
   const url = timelineAddress("tiles", at, query);
   return inFile ? tilesIn(url) : bytes(url, { signal });
 }
+/** How large a trace file will be. */
+export const getExportSize = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<ExportSize> => get<ExportSize>(timelineAddress("export", at, { ...query, size: 1 }), signal);
 /** A window of the timeline as a trace file. */
 export const getTimelineFile = (at: Places, query: TimelineQuery): Promise<ArrayBuffer> => bytes(timelineAddress("export", at, query), {});

@@ -163,3 +163,9 @@ export interface Hits {
   histogram: number[];
   hits: TimelineEvent[];
 }
+
+/** How large a trace file will be: events in its window; bytes of its text before compression, estimated. */
+export interface ExportSize {
+  events: number;
+  bytes: number;
+}

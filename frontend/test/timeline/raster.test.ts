@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { contrast, inkOn, lettersOf, paintOf, shadeOf, stripeOn, stripesOf } from "../../src/sections/timeline/colors";
+import { channels, contrast, hexOf, HOST_FILLS, inkOn, lettersOf, mix, paintOf, shadeOf, stripeOn, stripesOf } from "../../src/sections/timeline/colors";
+import { PHASE_SHARES } from "../../src/sections/timeline/head";
 import { chosen, Cutter, MOST, type Label } from "../../src/sections/timeline/labels";
 import { matching, NameTable, patternOf } from "../../src/sections/timeline/names";
 import { drawLane, drawSummary, itemAt, PLAIN, type Raster, drawLevel, Level } from "../../src/sections/timeline/raster";
@@ -174,6 +175,25 @@ describe("counters", () => {
     expect(column(1)[0]).toBe(line); // from 0 up to 10 at its begin
     expect(column(1)[4]).toBe(line);
     expect(column(2)).toEqual([0, 0, 0, 0, 0]);
+  });
+});
+
+describe("words on bars", () => {
+  const tokens = palette.tokens as unknown as Record<string, string[]>;
+
+  test.each([["light", 0], ["dark", 1]] as const)("GIVEN every fill of the %s theme WHEN an item is plain, under the pointer or striped THEN words on it have a contrast of 4.5", (_, theme) => {
+    const of = (name: string): string => tokens[name]![theme]!;
+    const fills = [...Object.values(HOST_FILLS).map((pair) => pair[theme]), ...Object.values(tokens).map((pair) => pair[theme]!).filter((hex) => /^#[0-9A-F]{6}$/i.test(hex))];
+    const paint = paintOf(fills, of("surface"), theme === 1);
+    const hex = (pixel: number): string => hexOf([pixel & 255, (pixel >> 8) & 255, (pixel >> 16) & 255]);
+    fills.forEach((fill, c) => {
+      expect(contrast(fill, paint.inks[c]!), fill).toBeGreaterThanOrEqual(4.5);
+      expect(contrast(hex(paint.bright[c]!), paint.brightInks[c]!), `bright ${fill}`).toBeGreaterThanOrEqual(4.5);
+      expect(contrast(hex(paint.stripe[c]!), paint.inks[c]!), `striped ${fill}`).toBeGreaterThanOrEqual(4.5);
+      expect(contrast(hex(paint.faded[c]!), paint.fadedInks[c]!), `faded ${fill}`).toBeGreaterThanOrEqual(4.5);
+    });
+    expect(contrast(of("ink-2"), of("sunken"))).toBeGreaterThanOrEqual(4.5); // steps
+    for (const share of PHASE_SHARES) expect(contrast(of("ink"), hexOf(mix(channels(of("surface")), channels(of("accent")), share)))).toBeGreaterThanOrEqual(4.5);
   });
 });
 

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { Track, TrackKind } from "../../src/api/timeline";
 import { plan } from "../../src/sections/timeline/loader";
 import { trackOf } from "../../src/sections/timeline/place";
-import { laneAt, laneTop, rangesOf, rowAt, rowsOf, visible, withBelow, type Arrangement } from "../../src/sections/timeline/rows";
+import { laneAt, laneTop, ofWorker, rangesOf, rowAt, rowsOf, visible, withBelow, type Arrangement } from "../../src/sections/timeline/rows";
 
 const track = (n: number, parent: number, kind: TrackKind, label: string, more: Partial<Track> = {}, path = label): Track => ({
   track: n, parent, path, kind, label, detail: "", worker: 0, pid: "", tid: "", device: -1, stream: -1, lanes: ["thread", "stream"].includes(kind) ? 3 : 0, events: 5, first_ns: 0, last_ns: 1,
@@ -61,6 +61,12 @@ describe("rows", () => {
       expect(to - from).toBeLessThan(30);
     }));
     expect(rowAt(shown.rows, shown.height + 5)).toBeNull();
+  });
+
+  test("GIVEN rows of two workers WHEN taken of one THEN numbered as if it were alone", () => {
+    const both = [...tracks, ...tracks.map((t) => ({ ...t, track: t.track + tracks.length, parent: t.parent < 0 ? -1 : t.parent + tracks.length, worker: 1 }))];
+    expect(ofWorker([1, tracks.length, tracks.length + 3], both, 1)).toEqual([0, 3]);
+    expect(ofWorker([1, tracks.length + 3], both, 0)).toEqual([1]);
   });
 
   test("GIVEN chosen rows WHEN taken with those below THEN written as ranges", () => {

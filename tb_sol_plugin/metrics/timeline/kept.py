@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tb_sol_plugin.metrics.timeline.phases import Band
 from tb_sol_plugin.metrics.timeline.tracks import Track
 
-VERSION: Final = 5
+VERSION: Final = 6
 """Raised when lanes, levels or anything else that is kept changes: what was stored is built again."""
 Part: TypeAlias = Mapping[str, npt.NDArray[Any]]
 

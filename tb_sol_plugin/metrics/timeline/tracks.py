@@ -242,10 +242,11 @@ class _Builder:
         for t in threads:
             by_process.setdefault(t.pid, []).append(t)
         for pid, mine in by_process.items():
-            label = next((t.process for t in mine if t.process), "") or (pid if pid and not pid.lstrip("-").isdigit() else "process")
+            numbered = pid.removeprefix("-").isdigit()
+            label = next((t.process for t in mine if t.process), "") or ("process" if numbered else pid or "no process")
             group = self._add(
                 Track(
-                    "process", label, self._path(root, f"{label} {pid}".strip()), root, detail=f"pid {pid}" if pid.isdigit() else "",
+                    "process", label, self._path(root, f"{label} {pid}".strip()), root, detail=f"pid {pid}" if numbered else "",
                     pid=pid, open=any(t.launches or t.row == main for t in mine),
                 )
             )  # fmt: skip
@@ -259,7 +260,8 @@ class _Builder:
                 self._add(Track("instants", "instants of no thread", "", group, open=False), marks, -1, "instants")
 
     def _add_thread(self, group: int, t: _Thread, main: bool, part: _Part, marks: _Part) -> None:
-        label = "autograd" if t.autograd else "main" if main else _plain(t.name, t.tid) or "thread"
+        own = f"thread {t.tid}" if t.tid.removeprefix("-").isdigit() else t.tid or "no thread"
+        label = "autograd" if t.autograd else "main" if main else _plain(t.name, t.tid) or own
         if t.events:
             track = Track(
                 "thread", label, self._path(group, f"thread {t.tid}"), group, detail=f"thread {t.tid}", pid=t.pid, tid=t.tid,

@@ -288,6 +288,12 @@ def test_a_window_is_a_trace_file(client: FlaskClient) -> None:
     cut = client.get("/api/v1/timeline/export", query_string={**query, "clip": 1})
     ends = [(e["ts"], e["ts"] + e["dur"]) for e in json.loads(gzip.decompress(cut.data))["traceEvents"] if e["ph"] == "X"]
     assert min(a for a, _ in ends) >= 100 and max(b for _, b in ends) <= 200.0005
+    # AND before it is written, how many events it has is known exactly, and its size about
+    size = client.get("/api/v1/timeline/export", query_string={**query, "size": 1}).get_json()
+    assert size["events"] == len(listed) and size["bytes"] == 280 * len(listed)
+    every = client.get("/api/v1/timeline/export", query_string={"run": "job", "worker": ["rank0", "rank1"], "wait": 20, "size": 1})
+    counted = [t for t in get(client, "", worker=["rank0", "rank1"])["tracks"] if t["lanes"]]
+    assert every.get_json()["events"] == sum(t["events"] for t in counted)
 
 
 def test_kernels_have_the_names_of_the_pages(monkeypatch: pytest.MonkeyPatch) -> None:

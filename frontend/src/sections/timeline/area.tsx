@@ -8,10 +8,10 @@ import { noteRequest } from "../../state/data";
 import { tableOf } from "../../state/view";
 import { Icon } from "../../ui/icons";
 import { Text } from "../../ui/text";
-import { human } from "../../units";
+import { moment } from "../../units";
 import { cell } from "../table/model";
 import type { TimelineModel } from "./model";
-import { rangesOf, withBelow } from "./rows";
+import { ofWorker, rangesOf, withBelow } from "./rows";
 import { lengthOf } from "./viewport";
 
 interface Answer {
@@ -22,14 +22,15 @@ interface Answer {
 
 const answer = signal<Answer>({ key: "", report: null, error: "" });
 const SETTLES = 120;
+/** Parts of an area's length that its begin and end are told to. */
+const FINE = 1_000;
 
 /** What the report of an area is requested with; null where no row of the area belongs to the recording of the page. */
 function queryOf(model: TimelineModel, worker: number): Record<string, string> | null {
   const area = model.area.value!;
   const tracks = model.tracks.value;
-  const root = tracks.find((t) => t.worker === worker && t.parent < 0)?.track ?? 0;
   const offset = model.shape.value?.alignment[worker]?.offset_ns ?? 0;
-  const mine = withBelow(model.tracksOf(area), tracks).filter((t) => tracks[t]!.worker === worker).map((t) => t - root);
+  const mine = ofWorker(withBelow(model.tracksOf(area), tracks), tracks, worker);
   if (area.paths.length && !mine.length) return null;
   return { start_ns: String(Math.round(area.start - offset)), end_ns: String(Math.round(area.end - offset)), ...(model.at.lay && area.paths.length && { lay: model.at.lay }), ...(area.paths.length && { tracks: rangesOf(mine) }) };
 }
@@ -71,7 +72,7 @@ export function AreaReport({ model, where, device, cards }: AreaProps): JSX.Elem
   return (
     <div class={`tl-area ${waiting ? "waiting" : ""}`} aria-busy={waiting}>
       <div class="tl-area-head">
-        <h2>Selection <span class="subtitle">{human(area.start, "ns")} to {human(area.end, "ns")}, {area.paths.length ? (area.paths.length === 1 ? area.paths[0] : `${area.paths.length} rows`) : "all rows"}</span></h2>
+        <h2>Selection <span class="subtitle">{moment(area.start, lengthOf(area) / FINE)} to {moment(area.end, lengthOf(area) / FINE)}, {area.paths.length ? (area.paths.length === 1 ? area.paths[0] : `${area.paths.length} rows`) : "all rows"}</span></h2>
         {report?.headline && <p class="tl-area-line"><Text text={report.headline} /></p>}
         <button type="button" class="text-button" data-tip="Zoom to it (F)" onClick={() => model.show({ start: area.start - lengthOf(area) * 0.05, end: area.end + lengthOf(area) * 0.05 }, true)}>Zoom to it</button>
         <button type="button" class="ghost" aria-label="Clear the selection" data-tip="Clear (Esc)" onClick={() => model.choose(null)}><Icon name="close" /></button>

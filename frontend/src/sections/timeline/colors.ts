@@ -14,6 +14,12 @@ export function mix(a: readonly [number, number, number], b: readonly [number, n
   return [at(0), at(1), at(2)];
 }
 
+/** Fills of host work: cool and quiet, so that device work stands out, in light and dark; annotations and modules in accent tint. */
+export const HOST_FILLS: Readonly<Record<string, readonly [light: string, dark: string]>> = {
+  operator: ["#C9D1DC", "#3D4754"], call: ["#AEB9C7", "#4D5967"], frame: ["#E1E6EC", "#2C343E"], annotation: ["#CFCBF2", "#403C78"], module: ["#DFDCF7", "#332F5E"], other: ["#D5D9DE", "#39404A"],
+  sync: ["#D9DEE5", "#39424D"],
+};
+
 /** A merged item is never paler than this. */
 const PALEST = 0.35;
 const LEVELS = 16;
@@ -25,10 +31,12 @@ export interface Paint {
   inks: readonly string[];
   /** by category and sixteenth of busy share */
   pixels: Uint32Array;
-  /** of categories, brightened: items with the name under the pointer */
+  /** of categories, brightened: items with the name under the pointer; hex of the words on each */
   bright: Uint32Array;
-  /** of categories, faded: items that a search does not find */
+  brightInks: readonly string[];
+  /** of categories, faded: items that a search does not find; hex of the words on each */
   faded: Uint32Array;
+  fadedInks: readonly string[];
   edge: Uint32Array;
   /** of the stripes of categories, where they are drawn */
   stripe: Uint32Array;
@@ -40,15 +48,20 @@ export function paintOf(fills: readonly string[], background: string, dark: bool
   const ground = channels(background);
   const pixels = new Uint32Array(fills.length * LEVELS);
   const [bright, faded, edge, stripe] = [0, 1, 2, 3].map(() => new Uint32Array(fills.length)) as [Uint32Array, Uint32Array, Uint32Array, Uint32Array];
+  const [brightInks, fadedInks]: [string[], string[]] = [[], []];
   fills.forEach((hex, c) => {
     const fill = channels(hex);
     for (let level = 0; level < LEVELS; level++) pixels[c * LEVELS + level] = pixel(mix(ground, fill, PALEST + (1 - PALEST) * (level / (LEVELS - 1))));
-    bright[c] = pixel(mix(fill, dark ? [255, 255, 255] : [0, 0, 0], 0.28));
-    faded[c] = pixel(mix(ground, fill, 0.22));
+    const lit = mix(fill, dark ? [255, 255, 255] : [0, 0, 0], 0.28);
+    bright[c] = pixel(lit);
+    brightInks.push(inkOn(hexOf(lit)));
+    const pale = mix(ground, fill, 0.22);
+    faded[c] = pixel(pale);
+    fadedInks.push(mutedOn(hexOf(pale)));
     edge[c] = pixel(mix(fill, ground, 0.45));
     stripe[c] = pixel(channels(stripeOn(hex)));
   });
-  return { fills, inks: fills.map(inkOn), pixels, bright, faded, edge, stripe, background: pixel(ground) };
+  return { fills, inks: fills.map(inkOn), pixels, bright, brightInks, fadedInks, faded, edge, stripe, background: pixel(ground) };
 }
 
 export const shadeOf = (paint: Paint, category: number, busy: number): number => paint.pixels[category * LEVELS + (busy >> 4)]!;
@@ -64,12 +77,24 @@ export const contrast = (a: string, b: string): number => {
   return (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
 };
 
+/** Contrast of words that are to be quiet. */
+const MUTED = 4.5;
 const INKS = ["#000000", "#FFFFFF"] as const;
 
 /** The ink that reads best on a fill. */
 export const inkOn = (fill: string): string => (contrast(fill, INKS[0]) >= contrast(fill, INKS[1]) ? INKS[0] : INKS[1]);
 
-const hexOf = (color: readonly [number, number, number]): string => `#${color.map((v) => v.toString(16).padStart(2, "0")).join("")}`;
+/** The quietest gray that still reads on a fill. */
+function mutedOn(fill: string): string {
+  const [ground, ink] = [channels(fill), channels(inkOn(fill))];
+  for (let share = 0.5; share < 1; share += 0.02) {
+    const gray = hexOf(mix(ground, ink, share));
+    if (contrast(fill, gray) >= MUTED) return gray;
+  }
+  return inkOn(fill);
+}
+
+export const hexOf = (color: readonly [number, number, number]): string => `#${color.map((v) => v.toString(16).padStart(2, "0")).join("")}`;
 
 /** The color of stripes on a fill: away from the ink, so that words on it read better, not worse. */
 export const stripeOn = (fill: string): string => hexOf(mix(channels(fill), inkOn(fill) === INKS[0] ? [255, 255, 255] : [0, 0, 0], 0.45));

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { EventDetail, Flow, FlowEnd } from "../../api/timeline";
 import { linkView } from "../../state/view";
-import { human } from "../../units";
+import { human, moment } from "../../units";
 import { Copy } from "../../ui/copy";
 import { Icon } from "../../ui/icons";
 import { ViewLink } from "../../ui/link";
@@ -22,8 +22,8 @@ const STEPS: [icon: string, label: string, tip: string, act: (model: TimelineMod
   ["down", "First event inside", "First event inside (↓)", (model) => void model.child()],
 ];
 
-const Row = ({ label, value, unit, mark }: { label: string; value: string | number; unit?: string; mark?: string }): JSX.Element => (
-  <div class="fact"><dt>{label}</dt><dd class="value">{mark === "estimated" ? "≈ " : ""}{typeof value === "number" ? human(value, unit ?? "") : value}</dd></div>
+const Row = ({ label, value, unit, mark, tip }: { label: string; value: string | number; unit?: string; mark?: string; tip?: string }): JSX.Element => (
+  <div class="fact"><dt>{label}</dt><dd class="value" data-tip={tip}>{mark === "estimated" ? "≈ " : ""}{typeof value === "number" ? human(value, unit ?? "") : value}</dd></div>
 );
 
 export function Detail({ model }: { model: TimelineModel }): JSX.Element | null {
@@ -48,8 +48,8 @@ export function Detail({ model }: { model: TimelineModel }): JSX.Element | null 
       </div>
       <div class="tl-columns">
         <dl class="facts">
-          <Row label="Start" value={found.start_ns} unit="ns" />
-          <Row label="Duration" value={found.duration_ns} unit="ns" />
+          <Row label="Start" value={moment(found.start_ns)} />
+          <Row label="Duration" value={found.duration_ns} unit="ns" tip={moment(found.duration_ns)} />
           {found.self_ns !== found.duration_ns && <Row label="Self" value={found.self_ns} unit="ns" />}
           {parent && parent.duration_ns > 0 && <Row label="Share of parent" value={found.duration_ns / parent.duration_ns} unit="ratio" />}
           {found.fields.map((f) => <Row label={f.label} value={f.value} unit={f.unit} mark={f.mark} />)}

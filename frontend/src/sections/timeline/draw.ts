@@ -208,7 +208,7 @@ export class Painter {
       const before = letter ? `${letter}\u2009` : "";
       const text = this.cutter.cut(before + (name === narrow || this.cutter.fits(before + name, label.width) ? name : narrow), label.width);
       if (!text) continue;
-      const next = s.how.found && !s.how.found.has(label.name) ? s.tokens.ink3 : s.paint.inks[label.category]!;
+      const next = s.how.same === label.name ? s.paint.brightInks[label.category]! : s.how.found && !s.how.found.has(label.name) ? s.paint.fadedInks[label.category]! : s.paint.inks[label.category]!;
       if (next !== ink) ctx.fillStyle = ink = next;
       ctx.fillText(text, label.x + PAD, label.y + (label.height - 1) / 2);
     }

@@ -1,6 +1,6 @@
 // The card that saves a part of a timeline as a trace file, or opens it in Perfetto.
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import * as api from "../../api/client";
 import { human } from "../../units";
 import { Switch } from "../../ui/controls";
@@ -9,19 +9,44 @@ import { Popover } from "../../ui/popover";
 import { methodOf } from "./align";
 import type { TimelineModel } from "./model";
 import { handOver, PERFETTO } from "./perfetto";
-import { rangesOf, withBelow } from "./rows";
+import { ofWorker, rangesOf, withBelow } from "./rows";
 import type { Span } from "./viewport";
 
 type Part = "view" | "area" | "all";
 
 /** Events from which on a part is proposed instead of everything: about 200 MB of text. */
-const MANY = 1_000_000;
+const MANY = 700_000;
+const ALL = -1;
+/** ms after which the size of another part is asked for. */
+const SETTLES = 120;
 
-function queryOf(model: TimelineModel, part: Part, split: boolean): { query: Record<string, string>; span: Span | null } {
-  const [now, area] = [model.window.value, model.area.value];
-  const span = part === "view" ? now : part === "area" ? area : null;
-  const tracks = part === "area" && area?.paths.length ? rangesOf(withBelow(model.tracksOf(area), model.tracks.value)) : "";
-  return { span, query: { ...(span && { start_ns: String(Math.floor(span.start)), end_ns: String(Math.ceil(span.end)) }), ...(tracks && { tracks }), ...(split && { split_overlaps: "1" }) } };
+/** What is written, of the worker at a place or of ALL: where it is asked for, and the window in its own times. null: no row of the selection is its. */
+function wanted(model: TimelineModel, part: Part, worker: number): { at: api.Places; query: Record<string, string>; span: Span | null } | null {
+  const [now, area, tracks] = [model.window.value, model.area.value, model.tracks.value];
+  const chosen = part === "view" ? now : part === "area" ? area : null;
+  const by = worker === ALL ? 0 : (model.shape.value?.alignment[worker]?.offset_ns ?? 0);
+  const span = chosen && { start: chosen.start - by, end: chosen.end - by };
+  const every = part === "area" && area?.paths.length ? withBelow(model.tracksOf(area), tracks) : null;
+  const mine = every && (worker === ALL ? every : ofWorker(every, tracks, worker));
+  if (mine && !mine.length) return null;
+  const at = worker === ALL ? model.at : { ...model.at, al: "", workers: [model.at.workers[worker] ?? ""], spans: [model.at.spans[worker] ?? ""] };
+  return { at, span, query: { ...(span && { start_ns: String(Math.floor(span.start)), end_ns: String(Math.ceil(span.end)) }), ...(mine && { tracks: rangesOf(mine) }) } };
+}
+
+/** Words for how large a part will be, once the server has said so. */
+function useSize(at: api.Places | null, query: Record<string, string>): string {
+  const [size, setSize] = useState({ key: "", text: "" });
+  const key = at ? JSON.stringify([at, query]) : "";
+  useEffect(() => {
+    if (!at) return;
+    const stop = new AbortController();
+    const timer = window.setTimeout(() => {
+      const say = (text: string): void => { if (!stop.signal.aborted) setSize({ key, text }); };
+      api.getExportSize(at, query, stop.signal).then(({ events, bytes }) => say(`${human(events, "count")} events, \u2248\u202f${human(Number(bytes.toPrecision(2)), "B")} of text, a tenth of it compressed`), () => say(""));
+    }, SETTLES);
+    return () => { window.clearTimeout(timer); stop.abort(); };
+  }, [key]);
+  return size.key === key ? size.text : "";
 }
 
 const TEXT: Record<string, string> = {
@@ -46,11 +71,16 @@ function Card({ model }: { model: TimelineModel }): JSX.Element {
   const [part, setPart] = useState<Part>(area ? "area" : large ? "view" : "all");
   const [state, setState] = useState("");
   const [ready, setReady] = useState<ArrayBuffer | null>(null);
-  const { query, span } = queryOf(model, part, false);
+  const [worker, setWorker] = useState(ALL);
   const workers = model.shape.value?.alignment ?? [];
-  const who = workers.length > 1 ? `${workers.length} workers` : (model.at.workers[0] ?? "");
+  const whole = wanted(model, part, worker);
+  const { query, span, at } = whole ?? { query: {}, span: null, at: model.at };
+  const size = useSize(whole && at, query);
+  const who = worker !== ALL ? (workers[worker]?.worker ?? "") : workers.length > 1 ? `${workers.length} workers` : (model.at.workers[0] ?? "");
   const name = `${who.replace(" ", "_") || "timeline"}.pt.trace.json.gz`;
-  const lead = Math.max(0, ...model.tracks.value.filter((t) => t.events > 0).map((t) => -t.first_ns)); // times of a file for Perfetto begin at 0
+  const by = worker === ALL ? 0 : (workers[worker]?.offset_ns ?? 0);
+  const own = model.tracks.value.filter((t) => t.events > 0 && (worker === ALL || t.worker === worker));
+  const lead = Math.max(0, ...own.map((t) => by - t.first_ns)); // times of a file for Perfetto begin at 0
   const offline = model.shape.value?.perfetto;
   const send = async (tab: Window | null, buffer: ArrayBuffer, origin: string): Promise<void> => {
     if (!tab) {
@@ -65,19 +95,29 @@ function Card({ model }: { model: TimelineModel }): JSX.Element {
     const origin = new URL(address).origin;
     if (ready) return void send(tab, ready, origin);
     setState("reading");
-    api.getTimelineFile(model.at, { ...queryOf(model, part, true).query, fp: model.shape.peek()!.fingerprint }).then((buffer) => send(tab, buffer, origin), (error: unknown) => setState(error instanceof Error ? error.message : String(error)));
+    api.getTimelineFile(at, { ...query, split_overlaps: 1, ...(worker === ALL && { fp: model.shape.peek()!.fingerprint }) }).then((buffer) => send(tab, buffer, origin), (error: unknown) => setState(error instanceof Error ? error.message : String(error)));
   };
-  const own = offline ? new URL(offline, document.baseURI).href : "";
+  const here = offline ? new URL(offline, document.baseURI).href : "";
+  const again = (): void => { setReady(null); setState(""); };
   const choices = [{ value: "view", text: "View" }, ...(area ? [{ value: "area", text: "Selection" }] : []), { value: "all", text: "Everything" }];
   return (
     <div class="tl-menu tl-file">
-      <Switch label="What to write" value={part} choices={choices} onPick={(value) => { setPart(value as Part); setReady(null); setState(""); }} />
-      <p class="quiet">{span ? `${human(span.end - span.start, "ns")} of ${human(model.all.value.end, "ns")}` : `all ${human(model.shape.value?.events ?? 0, "count")} events`}{part === "all" && large ? ": more than Perfetto may open; the view is a smaller part." : ""}</p>
-      {workers.length > 1 && <p class="quiet">{workers.length} workers in one file ({methodOf(model)}); processes carry their worker's name.</p>}
-      <button type="button" class="button" onClick={() => downloadFrom(api.timelineAddress("export", model.at, query), name)}>Save as a trace file</button>
-      <button type="button" class="button" onClick={() => open(own || PERFETTO)}>{ready ? "Open it now" : "Open in Perfetto"}</button>
-      {own && !ready && <button type="button" class="button" onClick={() => open(PERFETTO)}>Open at ui.perfetto.dev</button>}
-      <p class="quiet" role="status">{TEXT[state] ?? (state || (own ? HERE : OUTSIDE))}</p>
+      <Switch label="What to write" value={part} choices={choices} onPick={(value) => { setPart(value as Part); again(); }} />
+      {workers.length > 1 && (
+        <label class="field">Workers{" "}
+          <select value={String(worker)} onChange={(e) => { setWorker(Number(e.currentTarget.value)); again(); }}>
+            <option value={String(ALL)}>all {workers.length} in one file</option>
+            {workers.map((w, k) => <option value={String(k)}>{w.worker || "recording"} alone</option>)}
+          </select>
+        </label>
+      )}
+      <p class="quiet">{span ? `${human(span.end - span.start, "ns")} of ${human(model.all.value.end, "ns")}` : "The whole recording"}{size && `: ${size}`}.{part === "all" && large ? " That is more than Perfetto may open; the view is a smaller part." : ""}</p>
+      {workers.length > 1 && worker === ALL && <p class="quiet">On one clock ({methodOf(model)}), processes named after their worker: for other viewers. To open a file here again, save one worker alone.</p>}
+      {!whole && <p class="warn-text">No row of the selection is of this worker.</p>}
+      <button type="button" class="button" disabled={!whole} onClick={() => downloadFrom(api.timelineAddress("export", at, query), name)}>Save as a trace file</button>
+      <button type="button" class="button" disabled={!whole} onClick={() => open(here || PERFETTO)}>{ready ? "Open it now" : "Open in Perfetto"}</button>
+      {here && !ready && <button type="button" class="button" disabled={!whole} onClick={() => open(PERFETTO)}>Open at ui.perfetto.dev</button>}
+      <p class="quiet" role="status">{TEXT[state] ?? (state || (here ? HERE : OUTSIDE))}</p>
     </div>
   );
 }

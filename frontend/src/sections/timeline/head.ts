@@ -1,6 +1,6 @@
 // The fixed top of a timeline: the whole recording, the ruler, steps and phases. Drawn on a canvas of its own.
 import type { PhaseBand, StepBand, Track } from "../../api/timeline";
-import { human } from "../../units";
+import { human, moment } from "../../units";
 import type { TileCache } from "./cache";
 import { type Paint, mix, channels } from "./colors";
 import { bandEdges, FONT, type Tokens } from "./draw";
@@ -13,6 +13,8 @@ export const RULER = 22;
 export const BAND = 17;
 const MOST_PHASE_DEPTH = 3;
 const MOST_ROWS = 8;
+/** Part of the accent in the fill of a phase, by depth. */
+export const PHASE_SHARES = [0.3, 0.2, 0.13];
 /** px of the ticks of steps in the overview. */
 const STEP_TICK = 6;
 
@@ -167,7 +169,7 @@ export class HeadPainter {
     if (h.area && h.area.end > view.start && h.area.start < view.end) {
       const middle = (Math.max(h.area.start, view.start) + Math.min(h.area.end, view.end)) / 2;
       word(human(lengthOf(h.area), "ns"), xOf(middle, view, width), tokens.accent, tokens.onAccent);
-    } else if (h.pointer !== null) word(human(h.pointer, "ns"), xOf(h.pointer, view, width), tokens.sunken, tokens.ink2);
+    } else if (h.pointer !== null) word(moment(h.pointer, lengthOf(view) / width), xOf(h.pointer, view, width), tokens.sunken, tokens.ink2);
   }
 
   private bar(ctx: CanvasRenderingContext2D, h: Head, start: number, end: number, top: number, text: string, fill: string, ink: string): void {
@@ -188,10 +190,9 @@ export class HeadPainter {
 
   private phases(ctx: CanvasRenderingContext2D, h: Head, [top]: [number, number]): void {
     const [surface, accent] = [channels(h.tokens.surface), channels(h.tokens.accent)];
-    const shares = [0.3, 0.2, 0.13];
     for (const p of h.phases) {
       if (p.depth >= MOST_PHASE_DEPTH) continue;
-      const [r, g, b] = mix(surface, accent, shares[p.depth]!);
+      const [r, g, b] = mix(surface, accent, PHASE_SHARES[p.depth]!);
       this.bar(ctx, h, p.start_ns, p.end_ns, top + p.depth * BAND, p.label, `rgb(${r} ${g} ${b})`, h.tokens.ink);
     }
   }

@@ -1,8 +1,9 @@
 // The card at the pointer: what an item is, from the tiles at once, from the server a moment later.
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { human } from "../../units";
+import { human, moment } from "../../units";
 import type { TimelineModel } from "./model";
+import { lengthOf } from "./viewport";
 
 const BESIDE = 14;
 
@@ -11,6 +12,7 @@ export function HoverCard({ model }: { model: TimelineModel }): JSX.Element | nu
   const reading = model.reading.value;
   const at = item ?? reading;
   const card = useRef<HTMLDivElement>(null);
+  const pixel = lengthOf(model.window.value) / model.width.value;
   useLayoutEffect(() => {
     const el = card.current;
     const plot = el?.closest(".tl")?.querySelector(".tl-canvas")?.getBoundingClientRect();
@@ -24,7 +26,7 @@ export function HoverCard({ model }: { model: TimelineModel }): JSX.Element | nu
     return reading && (
       <div class="tl-hover" ref={card} role="tooltip">
         <strong>{reading.track.label}</strong>
-        <dl>{[...reading.rows, ["At", human(reading.time, "ns")] as const].map(([k, v]) => <div><dt>{k}</dt><dd>{v}</dd></div>)}</dl>
+        <dl>{[...reading.rows, ["At", moment(reading.time, pixel)] as const].map(([k, v]) => <div><dt>{k}</dt><dd>{v}</dd></div>)}</dl>
       </div>
     );
   }
@@ -35,9 +37,9 @@ export function HoverCard({ model }: { model: TimelineModel }): JSX.Element | nu
   const own = detail?.self_ns ?? item.nesting.own;
   const around = detail ? detail.parents[0]?.duration_ns : item.nesting.parent;
   const rows: [string, string][] = item.count > 1
-    ? [["Events", `${item.count === 65535 ? "≥ " : ""}${human(item.count, "count")}, merged below one pixel`], ["From", human(item.start, "ns")], ["Length", human(item.end - item.start, "ns")], ["Busy", human(item.busy, "ratio")], ...(longest ? [["Longest", human(longest.duration_ns, "ns")] as [string, string]] : [])]
+    ? [["Events", `${item.count === 65535 ? "≥ " : ""}${human(item.count, "count")}, merged below one pixel`], ["From", moment(item.start, pixel)], ["Length", human(item.end - item.start, "ns")], ["Busy", human(item.busy, "ratio")], ...(longest ? [["Longest", human(longest.duration_ns, "ns")] as [string, string]] : [])]
     : [
-        ["Duration", human(length, "ns")], ["Start", human(detail?.start_ns ?? item.start, "ns")],
+        ["Duration", human(length, "ns")], ["Start", moment(detail?.start_ns ?? item.start, pixel)],
         ...(own !== null && own !== length ? [["Self", human(own, "ns")] as [string, string]] : []),
         ...(around ? [["Of its parent", human(length / around, "ratio")] as [string, string]] : []),
         ...(detail?.fields ?? []).filter((f) => ["Limit", "Limit of the operator call", "Speed of light", "Speed of light of the call", "From its launch", "Bandwidth", "Operator"].includes(f.label)).map((f): [string, string] => [f.label, `${f.mark === "estimated" ? "≈ " : ""}${typeof f.value === "number" ? human(f.value, f.unit) : f.value}`]),

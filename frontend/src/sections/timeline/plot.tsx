@@ -5,7 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import type { EventDetail, Flow } from "../../api/timeline";
 import { dark, token } from "../../ui/theme";
 import { methodOf } from "./align";
-import { lettersOf, type Paint, paintOf } from "./colors";
+import { HOST_FILLS, lettersOf, type Paint, paintOf } from "./colors";
 import { Painter, type Scene, type Tokens } from "./draw";
 import { BAND, HeadPainter, OVERVIEW, partsOf, type Parts } from "./head";
 import type { Hover, Reading, TimelineModel } from "./model";
@@ -33,19 +33,17 @@ export function tokensNow(): Tokens {
   };
 }
 
-/** Fills of host work: cool and quiet, so that device work stands out; annotations and modules in accent tint. */
-const QUIET: Record<string, [string, string]> = {
-  operator: ["#C9D1DC", "#3D4754"], call: ["#AEB9C7", "#4D5967"], frame: ["#E1E6EC", "#2C343E"], annotation: ["#CFCBF2", "#403C78"], module: ["#DFDCF7", "#332F5E"], other: ["#D5D9DE", "#39404A"],
-  sync: ["#D9DEE5", "#39424D"],
-};
-
 /** Colors of the categories of a timeline: those of the other pages for device work. */
 export function paintFor(categories: readonly { name: string; color: string }[]): Paint {
-  return paintOf(categories.map(fillOf), token("surface"), dark.value);
+  if (made?.categories !== categories || made.dark !== dark.value) made = { categories, dark: dark.value, paint: paintOf(categories.map(fillOf), token("surface"), dark.value) };
+  return made.paint;
 }
 
+/** The paint of the last frame. */
+let made: { categories: readonly { name: string; color: string }[]; dark: boolean; paint: Paint } | null = null;
+
 /** The fill of a category. */
-export const fillOf = (category: { name: string; color: string }): string => QUIET[category.name]?.[dark.value ? 1 : 0] ?? token(category.color);
+export const fillOf = (category: { name: string; color: string }): string => HOST_FILLS[category.name]?.[dark.value ? 1 : 0] ?? token(category.color);
 
 type Drag = { kind: "area" | "pan" | "window" | "left" | "right"; x: number; y: number; from: Span; moved: boolean; free: boolean } | null;
 

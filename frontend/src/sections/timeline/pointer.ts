@@ -37,8 +37,9 @@ export function bodyMove(surface: Surface, event: PointerEvent): void {
   const [x, y] = place(event);
   const { drag, model } = surface;
   if (!drag) return surface.hover(x, y);
-  drag.moved ||= Math.abs(x - drag.x) > MOVES;
-  if (!drag.moved) return;
+  if (!drag.moved && Math.abs(x - drag.x) <= MOVES) return;
+  if (!drag.moved) surface.leave(); // the card of what was there before
+  drag.moved = true;
   if (drag.kind === "pan") {
     const by = ((drag.x - x) / model.width.peek()) * lengthOf(drag.from);
     model.show({ start: drag.from.start + by, end: drag.from.end + by });

@@ -188,6 +188,12 @@ export function withBelow(chosen: Iterable<number>, tracks: readonly Track[]): n
   return [...wanted].sort((a, b) => a - b);
 }
 
+/** Of some tracks those of a worker, by the numbers that they have where it is alone. */
+export function ofWorker(chosen: readonly number[], tracks: readonly Track[], worker: number): number[] {
+  const root = tracks.find((t) => t.worker === worker && t.parent < 0)?.track ?? 0;
+  return chosen.filter((t) => tracks[t]!.worker === worker).map((t) => t - root);
+}
+
 /** Numbers as ranges: 0-3,7. */
 export function rangesOf(numbers: readonly number[]): string {
   const out: string[] = [];

@@ -8,7 +8,7 @@ import type { Report, TimelineSection } from "../../api/types";
 import { choice, requestOf } from "../../state/data";
 import { spanText } from "./place";
 import { change, linkView, view } from "../../state/view";
-import { human } from "../../units";
+import { human, moment } from "../../units";
 import { Notice, Switch } from "../../ui/controls";
 import { Icon } from "../../ui/icons";
 import { ViewLink } from "../../ui/link";
@@ -24,6 +24,7 @@ import { KEYS, onKey } from "./keys";
 import { gapText } from "./labels";
 import { TimelineModel } from "./model";
 import { fillOf, Plot } from "./plot";
+import { lengthOf } from "./viewport";
 
 interface TimelineProps {
   s: TimelineSection;
@@ -36,6 +37,8 @@ interface TimelineProps {
 const LEAST = 240;
 const AROUND = 330;
 const MOST_WORKERS = 64;
+/** Parts of a stretch that its begin and end are told to, in words. */
+const FINE = 1_000;
 const canDraw = (): boolean => {
   try {
     return !!document.createElement("canvas").getContext("2d");
@@ -148,10 +151,10 @@ function liveText(model: TimelineModel): string {
   const [one, other] = model.compared.value.map((e) => ({ start: e.start, end: e.start + e.duration }));
   const apart = one && other && gapText(one, other);
   return [
-    `Shows ${human(now.start, "ns")} to ${human(now.end, "ns")}.`,
-    event && `Selected: ${event.name}, ${human(event.duration_ns, "ns")}, starts at ${human(event.start_ns, "ns")}, on ${track?.path ?? ""}, depth ${event.depth}.`,
+    `Shows ${moment(now.start, lengthOf(now) / FINE)} to ${moment(now.end, lengthOf(now) / FINE)}.`,
+    event && `Selected: ${event.name}, ${human(event.duration_ns, "ns")}, starts at ${moment(event.start_ns, lengthOf(now) / FINE)}, on ${track?.path ?? ""}, depth ${event.depth}.`,
     apart && `Measured: ${apart}.`,
-    area && `Area: ${human(area.start, "ns")} to ${human(area.end, "ns")}.`,
+    area && `Area: ${moment(area.start, lengthOf(area) / FINE)} to ${moment(area.end, lengthOf(area) / FINE)}.`,
   ].filter(Boolean).join(" ");
 }
 

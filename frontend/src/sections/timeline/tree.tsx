@@ -17,6 +17,8 @@ interface TreeProps {
 
 /** px of a name with a line below it; in a lower row both stand side by side. */
 const LEAST = 36;
+/** What is too long to stand beside a name. */
+const SHORTER: Readonly<Record<string, string>> = { communication: "comm." };
 
 const tipOf = (row: Row): string => {
   const { track: t } = row;
@@ -47,7 +49,7 @@ function RowLabel({ model, row, top, height }: { model: TimelineModel; row: Row;
         : <span class="caret" />}
       <div class="tl-name" data-tip={tipOf(row)}>
         <span class="tl-title"><Middle text={track.label} tip="" tail={row.group ? 8 : undefined} /></span>{" "}
-        {detail && row.height >= 24 && detail !== track.label && <span class="tl-detail">{detail}</span>}
+        {detail && row.height >= 24 && detail !== track.label && <span class="tl-detail">{row.height < LEAST ? (SHORTER[detail] ?? detail) : detail}</span>}
       </div>
       {" "}{hits !== undefined && <span class="tl-hits" data-tip={`${hits} found here`}>{human(hits, "count")}</span>}
       <span class="tl-actions">

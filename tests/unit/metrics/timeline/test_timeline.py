@@ -93,6 +93,22 @@ def test_events_that_overlap_in_part_are_all_shown(tmp_path: Path) -> None:
     assert shown.overflow == 2
 
 
+def test_rows_without_a_name_say_their_number_or_that_there_is_none(tmp_path: Path) -> None:
+    # GIVEN an operator on a thread with a number alone, another in a process without one, and marks of a text and of nothing
+    t = TraceBuilder()
+    t.op("main", 0, 100)
+    for pid, tid, at in ((1, -77, 10), (-1, 0, 20)):
+        t.add({"ph": "X", "cat": "cpu_op", "name": "op", "pid": pid, "tid": tid, "ts": t.ts(at), "dur": t.ts(5)})
+    for pid, tid in (("Traces", "Trace PyTorch Profiler"), ("", "")):
+        t.add({"ph": "i", "s": "g", "name": "Iteration Start", "pid": pid, "tid": tid, "ts": t.ts(50)})
+    shown = timeline_of(ingest.read(str(t.write(tmp_path / "a.json"))))
+    # THEN no row is called "thread" or "process" alone where something tells it apart
+    labels = {(one.kind, one.label, one.detail) for one in shown.tracks if one.kind in ("process", "thread", "instants")}
+    assert ("thread", "thread -77", "thread -77") in labels and ("process", "process", "pid -1") in labels
+    assert {("process", "Traces", ""), ("instants", "Trace PyTorch Profiler instants", "")} <= labels
+    assert {("process", "no process", ""), ("instants", "no thread instants", "")} <= labels
+
+
 def test_memory_is_a_counter_of_its_device(shown: Timeline) -> None:
     allocated, reserved = shown.series[:2]
     assert (allocated.label, allocated.unit, allocated.value.tolist()) == ("memory allocated", "B", [512.0, 0.0])
