@@ -142,6 +142,8 @@ class Simulator:
         """When the host was late last."""
         self.free = np.zeros(job.world)
         """When the stream of DP is free."""
+        self.queued = np.full(job.world, float(START_NS))
+        """When the work before is done, asynchronous buckets apart: these hold up the device, not the host that launches what follows."""
         self.calls, self.kernels, self.loads, self.stalls = (_Calls() for _ in range(4))
         self.step_at: list[Floats] = []
         self.step = 0
@@ -239,7 +241,7 @@ class Simulator:
         long = duration * self.pace[flat] * self.load[flat] * (1 + self.job.jitter * self.random.standard_normal(len(flat)))
         start = self.at[flat]
         self.kernels.add(rank=flat, start=start, end=start + long, launch=np.maximum(start - LEAD_NS, self.handed[flat]))
-        self.at[flat] = start + long
+        self.at[flat] = self.queued[flat] = start + long
 
     def _delay(self, cause: str, ranks: Any = None) -> None:
         for one in self.job.stragglers:
@@ -248,6 +250,7 @@ class Simulator:
             where, begin = np.array([one.rank]), self.at[[one.rank]]
             (self.loads if cause == "dataloader" else self.stalls).add(rank=where, start=begin, end=begin + one.much)
             self.at[one.rank] += one.much
+            self.queued[one.rank] = self.at[one.rank]
             self.handed[one.rank] = self.at[one.rank] - 5_000
 
     def _rows(self, axis: str, ranks: Any) -> Any:
@@ -276,8 +279,9 @@ class Simulator:
         end = (start.max(axis=1) + long)[:, None] + self.random.exponential(self.job.completion_ns, groups.shape)
         if stream == DP:
             self.free[groups] = end
+        launch = np.maximum(self.queued[groups] - LEAD_NS, self.handed[groups])
         if not background:
-            self.at[groups] = end
+            self.at[groups] = self.queued[groups] = end
         seq = np.array([self._seq((axis, tuple(g[:1]), len(g))) for g in groups])
         number = self._number(len(groups))
         for row in groups:
@@ -289,7 +293,7 @@ class Simulator:
             tokens[:, -1] = size * self.job.experts
             sizes = size, tokens.astype(np.int64) // 2 * 2
         self.calls.add(
-            rank=groups, start=start, end=end, launch=np.maximum(issued - LEAD_NS, self.handed[groups]), kind=S.KINDS.index(kind),
+            rank=groups, start=start, end=end, launch=launch, kind=S.KINDS.index(kind),
             axis=list(NAMES).index(axis), first=groups[:, :1], seq=seq[:, None], instance=number[:, None], stream=stream, step=self.step, uneven=uneven,
             bytes_in=sizes[0], bytes_out=sizes[1], source=-1, target=-1, transfer=long[:, None],
             wait=start.max(axis=1, keepdims=True) - start, late=groups[np.arange(len(groups)), start.argmax(axis=1)][:, None],
@@ -303,7 +307,7 @@ class Simulator:
         start = np.stack((sent.reshape(-1), self.at[receivers]), axis=1)
         long = self.transfer(pairs, self.job.activation_bytes, 1.0)
         end = start.max(axis=1, keepdims=True) + long[:, None] + self.random.exponential(self.job.completion_ns, pairs.shape)
-        self.at[receivers] = end[:, 1]
+        self.at[receivers] = self.queued[receivers] = end[:, 1]
         number = self._number(len(pairs))
         seq = np.array([self._seq(("pp", int(a), int(b))) for a, b in pairs.tolist()])
         first = (pairs % (self.job.tp * self.job.cp * self.job.dp)).min(axis=1)

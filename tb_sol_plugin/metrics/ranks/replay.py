@@ -1,7 +1,10 @@
 """Replays the collectives of a job as a model of when each call begins and ends, and again without the delays of some ranks.
 
     start = end of the collective that bound the rank + own time, but not before the one before on its stream is over
-    end = latest start of all members + transfer + how much later than the first this member ends
+    end = latest start of all members + transfer + how much later than the last one to come this member ends
+
+All members leave a collective that they wait in at one moment: how much later one ends is what its clock is off, and its start is set back
+by that. So clocks that are known to some microseconds alone do not make the wrong member the last.
 
 Replayed as it is, the job takes as long as it was measured; with the own time of a rank at what its peers take, the difference of the two
 is what that rank costs. Calls whose collective is not known take as long as they did.
@@ -41,6 +44,7 @@ class Model:
     begin: Ints
     transfer_ns: Floats
     skew_ns: Floats
+    clock_ns: Floats
     base_ns: Floats
     start_ns: Floats
     end_ns: Floats
@@ -71,7 +75,7 @@ class Model:
         end = run_kernel(
             self.order, self.begin, self.rows, fixed(calls["pred_row"], np.int64), fixed(own_ns, np.float64),
             fixed(calls["stream_row"], np.int64), fixed(calls["stream_lag_ns"], np.float64), fixed(self.base_ns, np.float64),
-            self.transfer_ns if transfer_ns is None else fixed(transfer_ns, np.float64), self.skew_ns,
+            self.transfer_ns if transfer_ns is None else fixed(transfer_ns, np.float64), self.skew_ns, self.clock_ns,
         )  # fmt: skip
         return float(end.max() - self.base_ns.min()) if len(end) else 0.0
 
@@ -108,18 +112,36 @@ def model_of(waited: Waits) -> Model:
     begin = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(number, minlength=count))))
     start, end = clock.aligned(calls.start, calls.at), clock.aligned(calls.end, calls.at)
     transfer = np.concatenate((waited.transfer_ns[known], calls["duration_ns"][alone])).astype(np.float64)
-    latest = np.full(count, -np.inf)
-    np.maximum.at(latest, number, start)
-    skew = end - (latest + transfer)[number] if clock.common else np.zeros(len(calls))
-    skew[alone] = 0.0
     late = np.concatenate((found.rows[waited.late[known]], alone))
+    skew = end - (start[late] + transfer)[number]
+    skew[alone] = 0.0
+    off = np.where(calls.sync, skew, 0.0)
+    if not clock.common:
+        skew = off
     matched = np.zeros(len(calls), np.bool_)
     matched[found.rows[linked]] = True
     return Model(
         waited, number, fixed(rows, np.int64), fixed(begin, np.int64), fixed(transfer, np.float64), fixed(skew, np.float64),
-        start - calls.own.sum(axis=1), start, end,
+        fixed(off, np.float64),
+        _base(calls, start), start, end,
         late, matched, fixed(_order(calls, number, count), np.int64), np.flatnonzero(known),
     )  # fmt: skip
+
+
+def _base(calls: Calls, start: Floats) -> Floats:
+    """Returns when the own time of each call begins. start: of each call.
+
+    That of one that waited for its stream ended before it started: where no collective bound the rank before, it began with that of the
+    call before that did not wait so.
+    """
+    base = start - calls.own.sum(axis=1)
+    first = calls["pred_row"] < 0
+    queued = first & (calls["stream_lag_ns"] >= 0)
+    rows = np.flatnonzero(first)
+    last = np.maximum.accumulate(np.where(queued[rows], -1, rows)) if len(rows) else rows
+    known = queued[rows] & (last >= 0) & (calls.at[np.maximum(last, 0)] == calls.at[rows])
+    base[rows[known]] = np.minimum(base[rows[known]], base[last[known]])
+    return np.asarray(base, np.float64)
 
 
 def _order(calls: Calls, number: Ints, count: int) -> Rows:
@@ -136,7 +158,7 @@ def _order(calls: Calls, number: Ints, count: int) -> Rows:
 
 @compiled()
 def run_kernel(  # type: ignore[no-untyped-def]
-    order, begin, rows, pred, own, before, gap, base, transfer, skew
+    order, begin, rows, pred, own, before, gap, base, transfer, skew, off
 ):
     """Returns when each call ends."""
     end = np.zeros(len(pred), np.float64)
@@ -148,7 +170,7 @@ def run_kernel(  # type: ignore[no-untyped-def]
             start = (base[row] if pred[row] < 0 else end[pred[row]]) + own[row]
             if before[row] >= 0:
                 start = max(start, end[before[row]] + max(gap[row], 0.0))
-            latest = max(latest, start)
+            latest = max(latest, start - off[row])
         for k in range(begin[one], begin[one + 1]):
             row = rows[k]
             end[row] = latest + transfer[one] + skew[row]

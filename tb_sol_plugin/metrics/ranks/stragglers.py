@@ -48,6 +48,7 @@ MOST_BEFORE: Final = 0.5
 """Where peers do more than this part of their own time before the first collectives of steps, these tell nothing about starts."""
 ONE_FACTOR: Final = 0.02
 """Half of the own times of a rank are within this of one multiple of its peers': its device is slower as a whole."""
+RATIO_PARTS: Final = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +153,7 @@ def _continue(calls: Calls, median: Ints, known: Mask) -> None:
     """Changes medians of peers, of calls whose own time begins elsewhere than theirs (not known), to what the call before it has.
 
     A rank that comes last waits for none of the reductions of its gradients, its peers for the last ones: their own time begins later.
+    What it does since the call before is as usual; what it computes, of a rank all of whose kernels are slower by one factor, less by that.
     """
     order = np.lexsort((calls.own.sum(axis=1), calls["pred_row"], calls.at))
     opens = np.ones(len(order), np.bool_)
@@ -160,7 +162,28 @@ def _continue(calls: Calls, median: Ints, known: Mask) -> None:
     last = np.maximum.accumulate(np.where(known[order], np.arange(len(order)), -1))
     some = ~known[order] & (last >= begin)
     rows, before = order[some], order[last[some]]
-    median[rows] = np.maximum(calls.own[rows] - (calls.own[before] - median[before]), 0)
+    if not len(rows):
+        return
+    since = calls.own[rows] - calls.own[before]
+    kernel = CAUSES.index("kernel")
+    since[:, kernel] = np.rint(since[:, kernel] / _paces(calls, median, known)[calls.at[rows]])
+    median[rows] = np.maximum(median[before] + since, 0)
+
+
+def _paces(calls: Calls, median: Ints, known: Mask) -> Floats:
+    """Returns the computation of each rank over that of its peers, where all of it is slower by one factor; 1 where it is not."""
+    own, usual = calls.own[:, CAUSES.index("kernel")], median[:, CAUSES.index("kernel")]
+    count = len(calls.ranks)
+    out, longest = np.ones(count), np.zeros(count, np.int64)
+    np.maximum.at(longest, calls.at[known], usual[known])
+    some = known & (usual > 0) & (usual > 0.1 * longest[calls.at])
+    at = calls.at[some]
+    ratio = own[some] / usual[some]
+    size = np.bincount(at, minlength=count)
+    low, high = (q / RATIO_PARTS for q in quantiles(at.astype(np.int32), np.rint(ratio * RATIO_PARTS).astype(np.int64), size, (0.25, 0.75)))
+    even = (size > 1) & (high - low <= 2 * ONE_FACTOR * np.bincount(at, ratio, count) / np.maximum(size, 1))
+    out[even] = (np.bincount(at, own[some], count) / np.maximum(np.bincount(at, usual[some], count), 1))[even]
+    return np.maximum(out, 1.0)
 
 
 def _roles(calls: Calls) -> Ints:

@@ -98,6 +98,32 @@ def test_a_straggler_is_found_with_its_cause_and_cost(job: Job, cause: str) -> N
         assert first(found).factor == pytest.approx(1.15, abs=0.005) and first(found).uniform
 
 
+@pytest.mark.parametrize("cause", ["compute", "dataloader"])
+@pytest.mark.parametrize("job", [
+    Job(dp=8, layers=6, steps=4, bucket_bytes=512 << 20),
+    Job(dp=16, layers=6, steps=3),
+    Job(pp=2, dp=4, layers=3, steps=3, micro_batches=4, bucket_bytes=256 << 20),
+])  # fmt: skip
+def test_what_a_straggler_costs_is_exact_where_buckets_queue(job: Job, cause: str) -> None:
+    # GIVEN reductions of gradients that pile up behind each other, later than the computation of all ranks but the slow one
+    slow = replace(job, stragglers=(Slow(5, cause, 1.15 if cause == "compute" else 4e6),))  # type: ignore[arg-type]
+    made = simulate(slow)
+    found = found_in(made)
+    assert (found.calls["stream_lag_ns"] >= 0).any()
+    # THEN what the rank costs is what the same job takes less without it: in the first step, too, where no collective came before
+    truth = made.truth.span_ns - simulate(without(slow, 5)).truth.span_ns
+    assert int(found.calls.ranks[first(found).at]) == 5 and first(found).saved_ns == pytest.approx(truth, rel=0.02)
+
+
+def test_clocks_that_are_off_by_microseconds_do_not_make_another_rank_the_last() -> None:
+    # GIVEN ranks whose devices' clocks differ by 30 us and that no collective inside one host joins
+    slow = Job(dp=16, layers=6, steps=3, blocking=True, device_ns=30_000.0, stragglers=(Slow(5, "compute", 1.03),))
+    made = simulate(slow)
+    found = found_in(made)
+    truth = made.truth.span_ns - simulate(without(slow, 5)).truth.span_ns
+    assert found.model.exact and first(found).saved_ns == pytest.approx(truth, rel=0.02)
+
+
 def test_an_even_job_has_no_suspects() -> None:
     found = found_in(simulate(JOB))
     assert found.model.exact and all(s.saved_ns < 0.01 * found.model.span_ns for s in found.suspects)
