@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from tb_sol_plugin.errors import BadInput
 from tb_sol_plugin.model.answer import Run, answer_query
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import as_text
 from tb_sol_plugin.model.registry import AnalysisInfo, described
 from tb_sol_plugin.model.report import IN_NOTEBOOKS, Report, UnavailableReport
 
@@ -69,7 +70,7 @@ def analyze(name: str, **query: object) -> Report | UnavailableReport:
 
     BadQuery where the analysis needs a recording (`open(path).analyze(name)`), and on a wrong field; NotFound on a wrong name.
     """
-    return answer_query(name, {k: str(v) for k, v in query.items() if v is not None})
+    return answer_query(name, {k: as_text(v) for k, v in query.items() if v is not None})
 
 
 def compare(a: Run | str, b: Run | str, **query: str) -> Report | UnavailableReport:

@@ -20,6 +20,7 @@ from tb_sol_plugin.ingest.source import Progress
 from tb_sol_plugin.model import docs
 from tb_sol_plugin.model.answer import AnalysisRequest, Run, answer
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import as_text
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.model.registry import Analysis, availability, get, registry
 from tb_sol_plugin.model.report import (
@@ -125,7 +126,7 @@ class Recordings:
 
     def report(self, name: str, run: str, worker: str, raw: Mapping[str, str]) -> Report | UnavailableReport:
         """Returns a report; a field that would name a file is refused."""
-        item, raw = get(name), {k: str(v) for k, v in raw.items() if str(v) != ""}
+        item, raw = get(name), {k: text for k, v in raw.items() if (text := as_text(v)) != ""}
         for field in item.query.LOCAL:
             if field in raw:
                 raise BadQuery(f"{field} names a file, which this server does not read", hint="leave it out", field=field)
@@ -237,7 +238,7 @@ class Recordings:
     def link(self, name: str, run: str = "", worker: str = "", steps: str = "", options: Mapping[str, str] | None = None) -> Plain:
         """Returns where a person sees the same: the address of the page, a link as Markdown, a command and a line of Python."""
         report = self.report(name, run, worker, {**(options or {}), **({"step": steps} if steps else {})})
-        raw = {k: str(v) for k, v in (options or {}).items() if v}
+        raw = {k: as_text(v) for k, v in (options or {}).items() if v}
         where = {"run": run, "worker": worker, "step": steps, "device": raw.pop("device_limits", self._device)}
         behind = view_hash(name, where, raw)
         headline = report.headline if isinstance(report, Report) else report.because

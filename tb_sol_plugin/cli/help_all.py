@@ -62,7 +62,7 @@ def _analysis(item: Analysis) -> Iterator[str]:
 
 def _options(given: Sequence[Field]) -> Iterator[str]:
     for field in given:
-        values = ", ".join(c if c else repr(c) for c in field.choices) or field.type
+        values = ", ".join(c if c else repr(c) for c in field.choices or field.rows) or field.type
         default = f", default {field.default}" if field.default not in ("", "None") else ""
         yield f"  option --{field.name.replace('_', '-')} ({values}{default}): {field.doc}"
 

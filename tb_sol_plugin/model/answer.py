@@ -17,7 +17,7 @@ import msgspec
 
 from tb_sol_plugin.errors import BadQuery, NotFound, StillLoading, Unavailable
 from tb_sol_plugin.model.against import ROWS_BY, Steps, against, steps_alike, verdict_row
-from tb_sol_plugin.model.query import Query, parse
+from tb_sol_plugin.model.query import Query, as_text, parse
 from tb_sol_plugin.model.recordings import (
     Compared,
     Missing,
@@ -552,7 +552,7 @@ class Run:
         other: for an analysis over two recordings, the run to compare this one with: itself, its name, or its path. against: of another
         analysis, the run whose numbers stand beside those of this one, as a baseline.
         """
-        raw, scope = {k: str(v) for k, v in query.items()}, get(name).scope
+        raw, scope = {k: as_text(v) for k, v in query.items()}, get(name).scope
         elsewhere: Sequence[Recording] = ()
         if scope == "pair" and isinstance(other, Run):
             elsewhere = other.recordings

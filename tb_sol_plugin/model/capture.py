@@ -156,8 +156,9 @@ class Capture:
     def analyze(self, name: str, **query: object) -> Report | UnavailableReport:
         """Returns the Report of one analysis; query fields as keywords. NotFound or BadQuery on a wrong name or field."""
         from tb_sol_plugin.model.answer import answer_capture
+        from tb_sol_plugin.model.query import as_text
 
-        return answer_capture(name, self, {k: str(v) for k, v in query.items()})
+        return answer_capture(name, self, {k: as_text(v) for k, v in query.items()})
 
     def show(self, name: str = "overview", **query: object) -> Report | UnavailableReport:
         """Returns the Report of one analysis, the overview where none is named: a notebook shows it where it ends a cell."""

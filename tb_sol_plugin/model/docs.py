@@ -69,6 +69,8 @@ def _blocks(item: Analysis) -> Iterator[tuple[str, str, list[str]]]:
 def _values(field: Field) -> str:
     if field.type == "flag":
         return "true, false"
+    if field.rows:
+        return f"list of {', '.join(field.rows)}, as JSON"
     return ", ".join(c or '""' for c in field.choices) if field.type == "choice" else field.type
 
 

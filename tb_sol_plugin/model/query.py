@@ -65,11 +65,12 @@ class Field(msgspec.Struct, frozen=True):
     """One query field as the page, the CLI and OpenAPI show it. page: what the page opens with.
 
     choices: of a `choice` all values, of a `text` suggestions, else empty. slider: values to step through, empty where it is none.
-    group: heading it stands under, "" for none. seldom: it stands behind a button.
+    group: heading it stands under, "" for none. seldom: it stands behind a button. rows: of a list of rows, as JSON, the fields of each:
+    fields of the query, too, of which they have the defaults.
     """
 
     name: str
-    type: Literal["text", "choice", "number", "flag"]
+    type: Literal["text", "choice", "number", "flag", "rows"]
     default: str
     choices: tuple[str, ...] = ()
     label: str = ""
@@ -78,6 +79,7 @@ class Field(msgspec.Struct, frozen=True):
     slider: tuple[str, ...] = ()
     group: str = ""
     seldom: bool = False
+    rows: tuple[str, ...] = ()
 
 
 @cache
@@ -89,7 +91,7 @@ def fields(query: type[Query]) -> tuple[Field, ...]:
     for info in msgspec.structs.fields(query):
         hint = info.type
         default = "" if info.default is msgspec.NODEFAULT else str(info.default)
-        kind: Literal["text", "choice", "number", "flag"] = "text"
+        kind: Literal["text", "choice", "number", "flag", "rows"] = "text"
         choices = query.CHOICES.get(info.name, ())
         if typing.get_origin(hint) is Literal:
             kind, choices = "choice", tuple(str(c) for c in typing.get_args(hint))
@@ -97,14 +99,37 @@ def fields(query: type[Query]) -> tuple[Field, ...]:
             kind = "flag"
         elif hint in (int, float) or (isinstance(hint, types.UnionType) and set(typing.get_args(hint)) & {int, float}):
             kind = "number"
+        row = typing.get_args(hint)[0] if typing.get_origin(hint) is tuple else None
+        rows: tuple[str, ...] = ()
+        if row is not None:
+            kind, default, rows = "rows", "", row.__struct_fields__
         name = info.name
         label = query.LABELS.get(name, name.replace("_", " ").capitalize())
         out.append(Field(
             name, kind, default, choices, label, docs.get(name, ""), query.PAGE.get(name, default), query.SLIDERS.get(name, ()),
-            groups.get(name, ""), name in query.SELDOM,
+            groups.get(name, ""), name in query.SELDOM, rows,
         ))  # fmt: skip
     order = list(groups)
     return tuple(sorted(out, key=lambda f: order.index(f.name) if f.name in groups else -1))
+
+
+def as_text(value: object) -> str:
+    """Returns the text of a value of a query field: of a list as JSON."""
+    return msgspec.json.encode(value).decode() if isinstance(value, list | tuple) else str(value)
+
+
+def _rows(field: Field, text: str) -> object:
+    """Returns the rows of a field. BadQuery for what is no JSON."""
+    try:
+        return msgspec.json.decode(text) if text.strip() else []
+    except msgspec.DecodeError as error:
+        message = f"parameter {field.name!r} is no list as JSON: {str(error)[:80]}"
+        raise BadQuery(message, hint=_hint(field), field=field.name) from None
+
+
+def _hint(field: Field) -> str:
+    """Returns how rows are given."""
+    return f'give [{{"{field.rows[0]}": …}}, …], each of {", ".join(field.rows)}'
 
 
 def _docs(query: type[Query]) -> dict[str, str]:
@@ -128,13 +153,18 @@ def parse(query: type[Query], raw: dict[str, str]) -> Query:
         if len(raw[name]) > most:
             raise BadQuery(f"parameter {name!r} is too long: {len(raw[name]):,} characters", hint=f"give at most {most:,}", field=name)
     try:
-        found = msgspec.convert(raw, query, strict=False)
+        given = {name: _rows(known[name], text) if known[name].rows else text for name, text in raw.items()}
+        found = msgspec.convert(given, query, strict=False)
         for name in raw:
             if isinstance(value := getattr(found, name), float) and not math.isfinite(value):
                 raise BadQuery(f"parameter {name!r} does not fit: {raw[name]!r}", hint="give a finite number", field=name)
         return found
     except msgspec.ValidationError as error:
         field = str(error).rpartition("$.")[2].rstrip("`") if "$." in str(error) else ""
+        name, inside, _ = field.partition("[")
+        if inside:
+            text = str(error).replace(f"$.{name}", name)
+            raise BadQuery(f"parameter {name!r} does not fit: {text}", hint=_hint(known[name]), field=name) from None
         choices = known[field].choices if field in known else ()
         limited = bool(choices) and known[field].type == "choice"
         hint = f"choose one of {', '.join(choices)}" if limited else "give a value of the right type"

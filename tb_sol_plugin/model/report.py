@@ -378,10 +378,11 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class FieldNow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a query field stands in a report: the value used where the query leaves it open, and values that would do as well."""
+    """A query field: the value used where the query leaves it open, others that would do; idle: it says nothing as the others are."""
 
     value: str = ""
     values: tuple[str, ...] = ()
+    idle: bool = False
 
 
 class ReportFile(msgspec.Struct, frozen=True):

@@ -267,6 +267,16 @@ def exact_sums(code: npt.NDArray[np.integer], values: npt.NDArray[np.integer], c
     return out
 
 
+def rounded(values: Floats, total: int) -> Ints:
+    """Returns whole numbers that add up to `total`: those with the largest remainder are rounded up."""
+    down = np.floor(values).astype(np.int64)
+    left = total - int(down.sum())
+    each, rest = divmod(left, len(down))
+    down += each
+    down[np.argsort(-(values - np.floor(values)), kind="stable")[:rest]] += 1
+    return down
+
+
 def known_sums(code: npt.NDArray[np.integer], values: Floats, count: int) -> Floats:
     """Sum per code over the values that are known, NaN where none is."""
     good = np.isfinite(values)

@@ -154,7 +154,7 @@ def _infos(missing_of: Callable[[Analysis], Missing | None], capture: Capture | 
         because, record, argument = (missing.because, missing.record_it_with, missing.argument) if missing is not None else ("", "", "")
         count = item.count(capture) if item.count is not None and capture is not None else 0
         fields = [
-            wire.QueryField(f.name, f.type, f.default, f.choices, f.label, f.doc, f.page, f.slider, f.group, f.seldom)
+            wire.QueryField(f.name, f.type, f.default, f.choices, f.label, f.doc, f.page, f.slider, f.group, f.seldom, f.rows)
             for f in item.fields
             if f.name not in item.query.LOCAL
         ]

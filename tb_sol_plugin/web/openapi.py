@@ -282,7 +282,7 @@ _TIMELINE: dict[str, tuple[str, list[Node], Node]] = {
     ),
 }  # fmt: skip
 """By route below `timeline`: summary, parameters, content."""
-_KINDS = {"text": "string", "choice": "string", "number": "number", "flag": "boolean"}
+_KINDS = {"text": "string", "choice": "string", "number": "number", "flag": "boolean", "rows": "string"}
 
 
 def _field(field: Field) -> Node:

@@ -198,7 +198,10 @@ class Runs(msgspec.Struct):
 
 
 class QueryField(msgspec.Struct):
-    """page: what the page opens with. slider: values to step through. group: heading on the page. seldom: behind a button there."""
+    """page: what the page opens with. slider: values to step through. group: heading on the page. seldom: behind a button there.
+
+    rows: of a list of rows, as JSON, the fields that each has; they are fields of the query, too.
+    """
 
     name: str
     type: str
@@ -210,6 +213,7 @@ class QueryField(msgspec.Struct):
     slider: tuple[str, ...] = ()
     group: str = ""
     seldom: bool = False
+    rows: tuple[str, ...] = ()
 
 
 class AnalysisInfo(msgspec.Struct):

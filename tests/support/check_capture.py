@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.critical.changes import outcome, selected
+from tb_sol_plugin.metrics.critical.changes import Change, outcome
 from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.items import slack_of
 from tb_sol_plugin.metrics.critical.parts import PARTS
@@ -296,8 +296,7 @@ def _critical_path(c: Capture) -> None:
     held = window.edge_places(path.edge[path.edge >= 0])
     assert (slack >= 0).all() and not slack[window.target[held]].any(), "slack is never negative, and 0 on the path"
     for change in ("kernels", "host"):
-        chosen = selected(c, where, change)  # type: ignore[arg-type]
-        same, less, none = (outcome(c, where, chosen, change, scale) for scale in (1.0, 0.5, 0.0))  # type: ignore[arg-type]
+        same, less, none = (outcome(c, where, (Change(change=change, scale=scale),)) for scale in (1.0, 0.5, 0.0))  # type: ignore[arg-type]
         assert same.saved == 0 and (same.before == same.after).all(), "what stays as it is changes nothing"
         assert 0 <= less.saved <= none.saved == none.at_most <= less.window, "less time of a thing makes no step longer"
         assert int(less.before.sum()) == less.window and int(less.after.sum()) == less.window - less.saved, "classes add up to the step"

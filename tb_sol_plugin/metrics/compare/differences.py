@@ -14,6 +14,7 @@ from tb_sol_plugin.metrics.compare import change as C
 from tb_sol_plugin.metrics.compare.change import Change, Values, Verdict
 from tb_sol_plugin.metrics.compare.matching import Named, renamed
 from tb_sol_plugin.metrics.compare.samples import BETWEEN, LAUNCH, METRICS, OTHER, PARTS, Grouping, Metric, Samples, per_step
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Floats, Ints
 
 Match = Literal["same", "renamed", "only_a", "only_b"]
@@ -452,7 +453,7 @@ def waterfall_of(
         for side in sides
     ]
     runs = [[int(k.sum()) for k in side.kept] for side in sides]
-    means = [rounded(m.mean(1), total) for m, total in zip(matrices, steady, strict=True)]
+    means = [arrays.rounded(m.mean(1), total) for m, total in zip(matrices, steady, strict=True)]
     delta = means[1] - means[0]
     drawn, noise = _drawn(matrices[0], runs[0], matrices[1], runs[1]), _noise(runs[0], runs[1], floor)
     size = np.maximum(means[0], means[1]).astype(np.float64)
@@ -492,16 +493,6 @@ def _busy_and_idle(a: Side, b: Side, steady: Sequence[int]) -> list[Bar]:
         return [Bar(STEP, total)]
     busy = [round(float(np.concatenate(side.values(BUSY[0], kept=True) or []).mean())) for side in (a, b)]
     return [Bar(BUSY[0], busy[1] - busy[0]), Bar(BUSY[1], total - (busy[1] - busy[0]))]
-
-
-def rounded(values: Floats, total: int) -> Ints:
-    """Returns whole numbers that add up to `total`: those with the largest remainder are rounded up."""
-    down = np.floor(values).astype(np.int64)
-    left = total - int(down.sum())
-    each, rest = divmod(left, len(down))
-    down += each
-    down[np.argsort(-(values - np.floor(values)), kind="stable")[:rest]] += 1
-    return down
 
 
 @dataclass(frozen=True)

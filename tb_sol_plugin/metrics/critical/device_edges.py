@@ -26,6 +26,8 @@ CHEAP: Final = 0.05
 """What a launch or a hand-over on a stream costs at least: this quantile of those that nothing else held up."""
 LAUNCH_NS: Final = 5_000
 """What a launch costs at least where none found its stream idle."""
+GAP_NS: Final = 1_000
+"""What a hand-over on a stream costs at least where no work was ready in its queue: no stream is busy without a gap."""
 QUEUED_NS: Final = 20_000
 """Work launched this long before it began was ready in its queue."""
 EVENT_NS: Final = 1_000
@@ -110,7 +112,7 @@ def _streams(nodes: Nodes, work: Work) -> tuple[Edges, Ints]:
     gap = work.start[rows] - work.end[past]
     follows = gap >= 0
     queued = follows & (work.launch[rows] >= 0) & (work.launch_end[rows] + QUEUED_NS <= work.end[past])
-    usual = _cheap(gap[queued])
+    usual = _cheap(gap[queued]) if queued.any() else GAP_NS
     least = np.where(follows, np.minimum(gap, usual), 0)
     source = nodes.hosts + 2 * past + follows
     ready = np.full(len(work.start), np.iinfo(np.int64).min, np.int64)

@@ -17,6 +17,7 @@ from tb_sol_plugin.metrics.critical.layout import Chosen, layout_of, of_edges
 from tb_sol_plugin.metrics.critical.parts import class_sums
 from tb_sol_plugin.metrics.critical.path import KERNEL_KINDS, LABELS, PLACE, path_of
 from tb_sol_plugin.metrics.critical.replay import trust_of
+from tb_sol_plugin.metrics.critical.selection import CLASSES_OF, Kind, undropped
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import breakdown as B
 from tb_sol_plugin.metrics.time.frames import program_frames
@@ -26,6 +27,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Finding, Link
 from tb_sol_plugin.tables import arrays, tree
+from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.units import human
 
 LEAST: Final = 0.005
@@ -34,12 +36,12 @@ MOST_SYNCS: Final = 3
 HOT: Final = 0.05
 """Share of the device time from which a kernel that is not on the path is worth a word."""
 SHARES: Final = {
-    "host-bound": (0.40, W.CLASSES_OF["host"]), "launch-bound": (0.15, W.CLASSES_OF["launches"]),
+    "host-bound": (0.40, CLASSES_OF["host"]), "launch-bound": (0.15, CLASSES_OF["launches"]),
     "dataloader-on-path": (0.02, ("dataloader",)), "copy-on-path": (0.02, ("copy", "memset")),
     "communication-on-path": (0.05, ("communication",)),
 }  # fmt: skip
 """Share of the path that the classes of a rule have at least."""
-CHANGES: Final[dict[str, tuple[W.Change, float, str, str, str, str]]] = {
+CHANGES: Final[dict[str, tuple[Kind, float, str, str, str, str]]] = {
     "host-bound": ("host", 0.5, "Python and operators on the host hold the step", "half of their time", "torch.compile(model)", "host"),
     "launch-bound": ("cuda_graph", 0.0, "Launches hold the step", "operators, calls and launches of one CUDA graph",
                      'torch.compile(model, mode="reduce-overhead")', "bar-ink"),
@@ -102,9 +104,14 @@ class _Judge:
             candidate=saving < self.error,
         )  # fmt: skip
 
-    def _saved(self, chosen: Chosen, change: W.Change, scale: float) -> float:
-        """Returns what a step takes less, ns."""
-        return chosen.saved_ns(W.factor(change, scale)) / self.steps
+    def _saved(self, chosen: Chosen, scale: float = 0.0) -> float:
+        """Returns what a step takes less where what is chosen is scaled, ns."""
+        return chosen.saved_ns(chosen.scaled(scale)) / self.steps
+
+    def _without(self, waits: Ints) -> Chosen:
+        """Returns some waits as taken away."""
+        gone = undropped(self.window, waits)
+        return of_edges(self.capture, self.layout, gone, drops=gone)
 
     def _of_classes(self, rule: str) -> Finding | None:
         least, classes = SHARES[rule]
@@ -112,7 +119,8 @@ class _Judge:
         if share < least:
             return None
         change, scale, title, assumed, fix, color = CHANGES[rule]
-        saved = self._saved(W.selected(self.capture, self.where, change), change, scale)
+        plan = W.plan_of(self.capture, self.where, (W.Change(change=change),))
+        saved = self._saved(plan.chosen, scale)
         evidence = f"{human(share, 'ratio')} of the critical path; the saving is that of {assumed}."
         found = self._finding(rule, saved, title, evidence, fix, color, {"change": change, "scale": f"{scale:g}"})
         if found is None or rule != "communication-on-path" or not self.waiting:
@@ -139,7 +147,7 @@ class _Judge:
         own = names[np.isin(waits, on_path)]
         out = []
         for name in dict.fromkeys(own.tolist()):
-            saved = self._saved(W.dropped(self.capture, self.layout, waits[names == name]), "syncs", 0.0)
+            saved = self._saved(self._without(waits[names == name]))
             count = int((own == name).sum())
             where = self._line(call[(names == name) & np.isin(waits, on_path)])
             evidence = f"{human(count, 'count')} waits of the host on the critical path{where}; the saving is that of code without them."
@@ -177,7 +185,7 @@ class _Judge:
         share = float(self.share[PLACE[name]])
         if share < least:
             return None
-        saved = self._saved(of_edges(self.capture, self.layout, np.flatnonzero(self.window.kind == kind)), "item", 0.0)
+        saved = self._saved(of_edges(self.capture, self.layout, np.flatnonzero(self.window.kind == kind)))
         evidence = f"{human(share, 'ratio')} of the critical path; the saving is that of no time for them."
         query = {"change": "item", "by": "class", "item": LABELS[name], "scale": "0"}
         return self._finding(rule, saved, f"{LABELS[name]} hold the step", evidence, fix, "norm", query)
@@ -194,7 +202,7 @@ class _Judge:
         of_edge = edge_items(self.capture, self.window, keys, "kernel") if hot else np.zeros(0, np.int64)
         out = []
         for code in hot:
-            saved = self._saved(of_edges(self.capture, self.layout, np.flatnonzero(of_edge == code)), "item", 0.0)
+            saved = self._saved(of_edges(self.capture, self.layout, np.flatnonzero(of_edge == code)))
             if saved > 0.01 * time[code] / self.steps:
                 continue
             full = str(keys.names[code])

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,9 @@ from tb_sol_plugin.metrics.critical.window import Window, window_of_steps
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, Rows
 
+T = TypeVar("T")
 KEPT: Final = 16
 """Changes of a selection that are kept: a person who moves a slider stays with one."""
 FAR: Final = 2**61
@@ -36,8 +37,9 @@ NO_LIMIT: Final = np.iinfo(np.int64).max
 class Pieces:
     """Time of condensed edges, as columns. edge: condensed, ascending, -1 of those after which nothing is waited for.
 
-    kind: place in CLASSES on the path. item: class that a change chooses it by, -1 none. ns: in all. most: what of `ns` is explained;
-    NO_LIMIT where all of it is. count: edges of the graph.
+    kind: place in CLASSES on the path. item: class that a change chooses it by, of what is chosen its group; -1 none. ns: in all. most:
+    what of `ns` is explained; NO_LIMIT where all of it is. count: edges of the graph. events: how many events it is the time of, of which
+    it may be parts; none where nobody asks.
     """
 
     edge: Ints
@@ -46,10 +48,11 @@ class Pieces:
     ns: Ints
     most: Ints
     count: Ints
+    events: Floats | None = None
 
     def at(self, some: Mask) -> Pieces:
         """Returns some of them."""
-        return Pieces(*(column[some] for column in (self.edge, self.kind, self.item, self.ns, self.most, self.count)))
+        return Pieces(self.edge[some], self.kind[some], self.item[some], self.ns[some], self.most[some], self.count[some])
 
     def sums(self, on: Mask, ns: Ints) -> Ints:
         """Returns the sums by class of those on some condensed edges, of another time each; what is not explained is a class of its own."""
@@ -78,7 +81,7 @@ class Walk:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """The graph of a selection. begin, end: of its steps, ns. steps: how many.
+    """The graph of a selection. begin, end: of its steps, ns. steps: how many, begins: of each.
 
     lag, binding: of the condensed edges, and the one that holds each condensed node, -1 none. time: of the condensed nodes. pieces: of all
     edges in the stretch.
@@ -88,6 +91,7 @@ class Layout:
     begin: int
     end: int
     steps: int
+    begins: Ints
     lag: Ints
     binding: Rows
     time: Ints
@@ -126,7 +130,6 @@ class Layout:
             out[PLACE["unexplained"]] -= walk.early - cut
         out[walk.before] += walk.begins
         out[PLACE["window"]] += max(end - walk.end, 0)
-        out[int(out.argmax())] += end - self.begin - int(out.sum())  # what rounding of scaled pieces left
         return out
 
     @cached_property
@@ -151,126 +154,163 @@ def _layout(capture: Capture, where: Scope) -> Layout:
     held = window.binding[part.node].astype(np.int64)
     binding = np.where(held >= 0, part.of_edge[held], -1).astype(np.int32) if len(part.of_edge) else held.astype(np.int32)
     item = edge_items(capture, window, keys_of(capture, "class"), "class")
-    pieces = _pieces(capture, window, item)
+    edges = np.arange(len(window.lag)) if window.edges is not None else np.flatnonzero(window.inside)
+    pieces = _pieces(capture, window, item[edges].astype(np.int64), edges)
     return Layout(
-        window, int(path.begin.min()), int(path.end.max()), len(path.rows), part.lags(window.lag), binding, window.time[part.node], pieces
+        window, int(path.begin.min()), int(path.end.max()), len(path.rows), path.begin, part.lags(window.lag), binding,
+        window.time[part.node], pieces,
     )  # fmt: skip
 
 
-def _pieces(capture: Capture, window: Window, item: Rows, edges: Ints | None = None, part_ns: Ints | None = None) -> Pieces:
-    """Returns the pieces of some edges of a window, of all where none are named. item: of each edge of the window. part_ns: of work on
-    devices, the ns of each edge that count; None for all.
-    """
-    part = window.part
-    if edges is None:
-        edges = np.arange(len(window.lag)) if window.edges is not None else np.flatnonzero(window.inside)
+def _pieces(capture: Capture, window: Window, item: Ints, edges: Ints, part: Part | None = None) -> Pieces:
+    """Returns the pieces of some edges of a window. item: of each of them. part: what of them counts; None for all."""
+    of = window.part
     share = shares_of(capture, window.graph, window.edges_in_graph(edges))
-    edge = part.of_edge[edges].astype(np.int64)
+    edge = of.of_edge[edges].astype(np.int64)
     # a latency is an edge by itself, whose limit holds at any scale; those of a stream within a chain are split as they were measured
-    alone = np.isin(window.kind[edges], [*NORMAL_NS]) & (edge >= 0) & ((part.high - part.low)[edge] == 1)
+    alone = np.isin(window.kind[edges], [*NORMAL_NS]) & (edge >= 0) & ((of.high - of.low)[edge] == 1)
     most = np.where(alone, share.most, NO_LIMIT)
     apart = np.flatnonzero(~alone & (share.excess > 0))
     at = np.concatenate((np.arange(len(edges)), apart))
     kind = np.concatenate((share.kind, np.full(len(apart), PLACE["unexplained"])))
-    own = np.where(alone, share.explained + share.excess, share.explained) if part_ns is None else part_ns
-    ns = np.concatenate((own, share.excess[apart]))
-    size, classes = len(CLASSES) + 1, len(CLASSES)
-    key = ((edge[at] + 1) * classes + kind) * size + item[edges][at] + 1
-    counted = np.concatenate((np.ones(len(edges), np.int64), np.zeros(len(apart), np.int64)))
+    own = np.where(alone, share.explained + share.excess, share.explained)
+    if part is not None:
+        own = np.where(part.ns >= 0, part.ns, own)
+    columns = [np.concatenate((own, share.excess[apart])), most[at], np.concatenate((
+        np.ones(len(edges), np.int64) if part is None else part.count, np.zeros(len(apart), np.int64)))]  # fmt: skip
+    if part is not None and part.events is not None:
+        columns.append(np.concatenate((part.events, np.zeros(len(apart)))))
+    size, classes = int(item.max(initial=-1)) + 2, len(CLASSES)
+    key = ((edge[at] + 1) * classes + kind) * size + item[at] + 1
     for _ in range(2):  # neighbors first: most of what is alike stands side by side
         begins = np.flatnonzero(np.diff(key, prepend=-1))
         if len(begins):
-            key, ns, most, counted = key[begins], np.add.reduceat(ns, begins), most[at[begins]], np.add.reduceat(counted, begins)
+            key = key[begins]
+            columns = [column[begins] if i == 1 else np.add.reduceat(column, begins) for i, column in enumerate(columns)]
         order = np.argsort(key, kind="stable")
-        key, ns, most, counted = key[order], ns[order], most[order], counted[order]
-        at = np.arange(len(key))
-    return Pieces(key // (classes * size) - 1, key // size % classes, key % size - 1, ns, most, counted)
+        key, columns = key[order], [column[order] for column in columns]
+    ns, most, count, *events = columns
+    return Pieces(key // (classes * size) - 1, key // size % classes, key % size - 1, ns, most, count, *events)
 
 
 # -- Changes ----------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Part:
+    """What of some edges counts: ns of each, -1 for all of it; 0 where it is no edge of its own, else 1; and how many events each is."""
+
+    ns: Ints
+    count: Ints
+    events: Floats | None = None
+
+
+class Amounts(NamedTuple):
+    """What becomes of each group of time: it is multiplied by `times`, and each of its events takes `each` ns more."""
+
+    times: Floats
+    each: Floats
+
+    @property
+    def key(self) -> tuple[bytes, bytes]:
+        """What answers are kept by."""
+        return self.times.tobytes(), self.each.tobytes()
+
+
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """What of a selection a change is about. pieces: of it. edge, ns: condensed edges with such time, each once, and how much."""
+    """What of a selection changes. pieces: of it, by group. groups: how many. edge: condensed edges with such time, begins: the first piece
+    of each. drops: condensed edges for which nothing waits any more; their groups take no time.
+    """
 
     layout: Layout
     pieces: Pieces
+    groups: int
+    begins: Ints
     edge: Ints
-    ns: Ints
+    drops: Ints
 
     @property
     def changed(self) -> int:
         """How many edges of the graph it is about."""
         return int(self.pieces.count.sum())
 
-    @property
-    def naive(self) -> int:
-        """All its time, ns."""
-        return int(self.pieces.ns.sum())
+    def scaled(self, scale: float) -> Amounts:
+        """Returns the same scale for all of it."""
+        return Amounts(np.full(self.groups, scale), np.zeros(self.groups))
 
-    @cached_property
-    def first_order(self) -> int:
-        """Its time on the path, ns."""
-        return int(self.ns[self.layout.measured.on[self.edge]].sum())
+    def then_ns(self, amounts: Amounts) -> Ints:
+        """Returns what each piece takes then."""
+        pieces = self.pieces
+        out = pieces.ns * amounts.times[pieces.item]
+        if pieces.events is not None:
+            out += pieces.events * amounts.each[pieces.item]
+        return np.rint(out).astype(np.int64)
 
-    def lags(self, scale: float | None) -> Ints:
-        """Returns the lags of the condensed edges where its time is scaled. scale: None where nothing waits for it at all."""
+    def less(self, amounts: Amounts) -> tuple[int, int]:
+        """Returns what all of it takes less: on the path, and in all, ns."""
+        less = self.pieces.ns - self.then_ns(amounts)
+        return int(less[np.append(self.layout.measured.on, False)[self.pieces.edge]].sum()), int(less.sum())
+
+    def lags(self, amounts: Amounts) -> Ints:
+        """Returns the lags of the condensed edges then."""
         out = self.layout.lag.copy()
-        out[self.edge] = -FAR if scale is None else out[self.edge] - self.ns + np.rint(self.ns * scale).astype(np.int64)
+        if len(self.begins):
+            out[self.edge] += np.add.reduceat(self.then_ns(amounts) - self.pieces.ns, self.begins)
+        out[self.drops] = -FAR
         return out
 
-    def saved_ns(self, scale: float | None) -> int:
-        """Returns by how much the stretch ends earlier, ns; later: negative."""
-        return self.layout.earlier_ns(self.layout.replay(self.lags(scale)))
+    def saved_ns(self, amounts: Amounts) -> int:
+        """Returns by how much the stretch ends earlier, ns; later: negative. Worked out once for the last few."""
+        kept: OrderedDict[tuple[bytes, bytes], int] = self.__dict__.setdefault("_saved", OrderedDict())
+        key = amounts.key
+        if key not in kept:
+            kept[key] = self.layout.earlier_ns(self.layout.replay(self.lags(amounts)))
+            while len(kept) > KEPT:
+                kept.pop(next(iter(kept)), None)
+        return kept[key]
 
-    def saved_at(self, scales: tuple[float, ...]) -> Ints:
-        """Returns the same at several scales, worked out once."""
-        kept: dict[tuple[float, ...], Ints] = self.__dict__.setdefault("_saved_at", {})
-        if scales not in kept:
-            kept[scales] = np.array([self.saved_ns(s) for s in scales], np.int64)
-        return kept[scales]
-
-    def then(self, scale: float | None) -> tuple[int, Ints]:
+    def then(self, amounts: Amounts) -> tuple[int, Ints]:
         """Returns (by how much the stretch ends earlier, ns of each class on its path then)."""
-        layout, lag = self.layout, self.lags(scale)
+        layout, lag = self.layout, self.lags(amounts)
         time = layout.replay(lag)
         saved, walk = layout.earlier_ns(time), layout.walk(lag, time)
-        end = layout.end - saved
-        if scale is None:
-            return saved, layout.classes(walk, end)
-        scaled = np.rint(self.pieces.ns * scale).astype(np.int64)
-        return saved, layout.classes(walk, end, self.pieces.sums(walk.on, scaled) - self.pieces.sums(walk.on, self.pieces.ns))
+        more = self.pieces.sums(walk.on, self.then_ns(amounts)) - self.pieces.sums(walk.on, self.pieces.ns)
+        return saved, layout.classes(walk, layout.end - saved, more)
 
 
 def of_classes(layout: Layout, classes: tuple[str, ...]) -> Chosen:
-    """Returns all time of some classes."""
+    """Returns all time of some classes, as one group."""
     wanted = np.zeros(len(CLASSES) + 1, np.bool_)
     wanted[[PLACE[c] for c in classes]] = True
-    return _chosen(layout, layout.pieces.at(wanted[layout.pieces.item]))
+    pieces = layout.pieces.at(wanted[layout.pieces.item])
+    return _chosen(layout, replace(pieces, item=np.zeros_like(pieces.item)), 1, ())
 
 
-def of_edges(capture: Capture, layout: Layout, edges: npt.NDArray[np.integer], part_ns: Ints | None = None) -> Chosen:
-    """Returns the time of some edges of the window. part_ns: of work on devices, a part of the time of each; None for all."""
+def of_edges(
+    capture: Capture, layout: Layout, edges: npt.NDArray[np.integer], group: Ints | None = None, part: Part | None = None,
+    drops: npt.ArrayLike = (),
+) -> Chosen:  # fmt: skip
+    """Returns the time of some edges of the window. group: of each; None for one. drops: edges for which nothing waits any more."""
     window = layout.window
+    of = np.zeros(len(edges), np.int64) if group is None else group
+    some, dropped = edges.astype(np.int64), np.asarray(drops, np.int64)
     if window.edges is None:
-        inside = window.happens[window.target[edges]]
-        edges, part_ns = edges[inside], part_ns[inside] if part_ns is not None else None
-    none = np.zeros(len(window.lag), np.int32)
-    return _chosen(layout, _pieces(capture, window, none, edges.astype(np.int64), part_ns))
+        inside = window.happens[window.target[some]]
+        some, of, dropped = some[inside], of[inside], dropped[window.happens[window.target[dropped]]]
+        part = Part(part.ns[inside], part.count[inside], part.events[inside] if part.events is not None else None) if part else None
+    return _chosen(layout, _pieces(capture, window, of, some, part), int(of.max(initial=0)) + 1, window.part.of_edge[dropped])
 
 
-def _chosen(layout: Layout, pieces: Pieces) -> Chosen:
-    edge = pieces.edge
-    begins = np.flatnonzero(np.diff(edge, prepend=-1))  # those after which nothing is waited for stand first
-    if not len(begins):
-        return Chosen(layout, pieces, np.zeros(0, np.int64), np.zeros(0, np.int64))
-    return Chosen(layout, pieces, edge[begins], np.add.reduceat(pieces.ns, begins))
+def _chosen(layout: Layout, pieces: Pieces, groups: int, drops: npt.ArrayLike) -> Chosen:
+    begins = np.flatnonzero(np.diff(pieces.edge, prepend=-1))  # those after which nothing is waited for stand first
+    dropped = np.asarray(drops, np.int64)
+    return Chosen(layout, pieces, groups, begins, pieces.edge[begins], dropped[dropped >= 0])
 
 
-def kept(capture: Capture, where: Scope, key: Hashable, make: Callable[[], Chosen]) -> Chosen:
-    """Returns what a change of a selection is about, worked out once for the last few."""
-    found: OrderedDict[Hashable, Chosen] = memo(capture, ("critical.chosen", where.rows), OrderedDict)
+def kept(capture: Capture, where: Scope, key: Hashable, make: Callable[[], T]) -> T:
+    """Returns what changes of a selection are about, worked out once for the last few."""
+    found: OrderedDict[Hashable, T] = memo(capture, ("critical.chosen", where.rows), OrderedDict)
     one = found.get(key)
     if one is None:
         one = found[key] = make()

@@ -38,11 +38,8 @@ def class_sums(path: Path) -> Ints:
 
 
 def mean_of(total: Ints, steps: int) -> Ints:
-    """Returns sums over steps as means in whole ns, which add up to the mean of the whole: the largest takes what rounding leaves."""
-    out = total // max(steps, 1)
-    if len(out):
-        out[int(total.argmax())] += round(int(total.sum()) / max(steps, 1)) - int(out.sum())
-    return out
+    """Returns sums over steps as means in whole ns, which add up to the mean of the whole."""
+    return arrays.rounded(total / steps, round(int(total.sum()) / steps)) if len(total) else total
 
 
 def steps_frame(path: Path) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tb_sol_plugin.cli.command import main
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.critical.replayed import replayed
@@ -35,7 +36,7 @@ def plain(text: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def two_steps(tmp_path_factory: pytest.TempPathFactory) -> Capture:
+def two_steps_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two steps of 200 µs. Each: 40 of aten::mm on the host, a launch of 5, a kernel of 100, a wait that returns after 1, 49 of aten::add,
     and 5 after it. A copy of 20 on another stream is hidden behind the kernel."""
     t = TraceBuilder()
@@ -47,7 +48,12 @@ def two_steps(tmp_path_factory: pytest.TempPathFactory) -> Capture:
         t.copy("HtoD", at + 50 * US, 20 * US, src="Pinned", dst="Device", call=(at + 43 * US, US), stream=9)
         t.call("cudaStreamSynchronize", at + 50 * US, 96 * US)
         t.op("aten::add", at + 146 * US, 49 * US)
-    return read(str(t.write(tmp_path_factory.mktemp("critical") / "w.pt.trace.json")))
+    return t.write(tmp_path_factory.mktemp("critical") / "w.pt.trace.json")
+
+
+@pytest.fixture(scope="module")
+def two_steps(two_steps_file: Path) -> Capture:
+    return read(str(two_steps_file))
 
 
 def test_parts_and_classes_are_those_of_the_step(two_steps: Capture) -> None:
@@ -280,6 +286,66 @@ def test_a_name_or_scale_that_there_is_not(two_steps: Capture) -> None:
         with pytest.raises(BadQuery) as error:
             two_steps.analyze("what_if", **query)
         assert error.value.field == field and error.value.hint
+
+
+def test_several_changes_at_once(two_steps: Capture, two_steps_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # GIVEN the steps above WHEN the kernel takes half and aten::add nothing THEN each step is 50 and 49 shorter: 101 of 200 us
+    half, none = {"change": "kernels"}, {"change": "item", "by": "operator", "item": "aten::add", "scale": 0}
+    answer = report(two_steps, "what_if", **half, also=json.dumps([none]))
+    assert now_then(answer) == (200_000, 101_000, 99_000, 99_000)
+    changes = answer.table("changes")
+    assert changes["saved_ns"].tolist() == [50_000, 49_000] and changes["place"].tolist() == [1, 2]
+    assert plain(changes["change"][0]) == "all kernels took 50.0 % of the time" and "All of them save" in answer.section("changes").footer  # type: ignore[union-attr]
+    assert " time, and `aten::add` took" in plain(answer.headline)
+    # AND one after the other: two halves are a quarter, 75 shorter; a time that is set is that time
+    assert now_then(report(two_steps, "what_if", **half, also=json.dumps([half])))[1] == 125_000
+    assert now_then(report(two_steps, "what_if", **half, also=json.dumps([{"change": "kernels", "set_ns": 90_000}])))[1] == 190_000
+    # AND a list in Python, and JSON on the command line, ask the same
+    assert two_steps.analyze("what_if", change="kernels", also=[none]).facts == answer.facts  # type: ignore[union-attr]
+    assert main(["analyze", "what_if", str(two_steps_file), "--change", "kernels", "--also", json.dumps([none]), "--no-cache"]) == 0
+    assert json.loads(capsys.readouterr().out)["headline"] == answer.headline
+
+
+def test_times_that_are_set_and_what_is_left_out(two_steps: Capture) -> None:
+    # GIVEN the steps above WHEN each kernel takes 30 THEN each step is 70 shorter; left out, its launch of 5 and the call of 2 go with it: the
+    # host comes to its wait at 48, which costs 2, and ends at 104
+    fixed = report(two_steps, "what_if", change="item", item="gemm_kernel", set_ns="30000")
+    assert now_then(fixed) == (200_000, 130_000, 70_000, 70_000) and "each event of `gemm_kernel` took" in fixed.headline
+    gone = report(two_steps, "what_if", change="item", item="gemm_kernel", remove="true")
+    assert gone.facts["new_step_ns"] == 104_000 and "`gemm_kernel` was left out" in gone.headline
+    assert gone.fields["scale"].idle and not gone.fields["item"].idle
+    # AND only what is in a range changes: the kernel of the second step, of two
+    inside = report(two_steps, "what_if", change="kernels", inside="ProfilerStep#2", scale="0.5")
+    assert inside.facts["new_step_ns"] == 175_000 and "ProfilerStep#1" in inside.fields["inside"].values
+    assert plain(inside.headline).startswith("If all kernels in `ProfilerStep#2` took 50.0 % of the time, a step")
+
+
+def test_a_graph_of_a_range_says_what_it_cannot_hold(two_steps: Capture) -> None:
+    # GIVEN a range around launches and a wait WHEN it is one CUDA graph THEN the wait is said to stay
+    answer = report(two_steps, "what_if", change="cuda_graph", inside="ProfilerStep#1")
+    assert plain(answer.notices[0].text).startswith("1 wait of the host for the device in it")
+    assert answer.fields["by"].idle and answer.fields["scale"].idle and "were those of one CUDA graph each" in answer.headline
+
+
+@pytest.mark.parametrize(
+    ("query", "field", "text"),
+    [
+        ({"also": "[{"}, "also", "is no list as JSON"),
+        ({"also": '[{"change": "faster"}]'}, "also", "Invalid enum value 'faster' - at `also[0].change`"),
+        ({"also": '[{"speed": 1}]'}, "also", "unknown field `speed`"),
+        ({"also": '[{"item": "no such kernel"}]'}, "also", "no kernel 'no such kernel' in this recording"),
+        ({"also": json.dumps([{"change": "syncs"}] * 16)}, "also", "17 changes at once"),
+        ({"set_ns": "-1"}, "set_ns", "-1 ns is no length of an event"),
+        ({"set_ns": "1", "remove": "true"}, "set_ns", "what is left out takes no time"),
+        ({"inside": "no such range"}, "inside", "no host event 'no such range' in this recording"),
+        ({"by": "event", "item": "gemm_kernel"}, "item", "no events: 'gemm_kernel'"),
+        ({"by": "event", "item": "device 0, host 99"}, "item", "no host event 99 in this recording"),
+    ],
+)  # fmt: skip
+def test_changes_that_say_nothing(two_steps: Capture, query: dict[str, str], field: str, text: str) -> None:
+    with pytest.raises(BadQuery) as error:
+        two_steps.analyze("what_if", **query)
+    assert error.value.field == field and error.value.hint and text in str(error.value)
 
 
 def test_a_path_that_is_not_explained_predicts_nothing(tmp_path: Path) -> None:

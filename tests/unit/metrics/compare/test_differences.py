@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from tb_sol_plugin.metrics.compare.causes import Cause, causes_of, hidden_changes
 from tb_sol_plugin.metrics.compare.causes import compared as compare_all
-from tb_sol_plugin.metrics.compare.differences import Bar, Rows, Side, Waterfall, metrics_of, rounded, rows_of, waterfall_of
+from tb_sol_plugin.metrics.compare.differences import Bar, Rows, Side, Waterfall, metrics_of, rows_of, waterfall_of
 from tb_sol_plugin.metrics.compare.findings import findings_of
 from tb_sol_plugin.metrics.compare.matching import Named, renamed
 from tb_sol_plugin.metrics.compare.samples import GROUPINGS, LAUNCH, MOST_ROWS, OTHER, Grouping, Samples, per_step, samples_of
 from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.tables.arrays import rounded
 from tests.support.compared import Job, recording
 
 

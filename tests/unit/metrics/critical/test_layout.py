@@ -9,10 +9,11 @@ import pytest
 
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.critical import layout as L
-from tb_sol_plugin.metrics.critical.changes import dropped, factor, outcome, selected
+from tb_sol_plugin.metrics.critical.changes import Change, outcome, plan_of
 from tb_sol_plugin.metrics.critical.edges import DEVICE, EVENT, HOST, LAUNCH
 from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.path import CLASSES, PLACE, device_classes, host_classes, path_of
+from tb_sol_plugin.metrics.critical.selection import undropped
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -57,16 +58,15 @@ def test_a_change_is_that_of_the_whole_graph(change: str, tmp_path: Path) -> Non
     for name, program in PROGRAMS.items():  # of each some hundred events
         capture = recorded(program, tmp_path / name)
         where = scope(capture, Query())
-        chosen = selected(capture, where, change)  # type: ignore[arg-type]
         for scale in (0.0, 0.3, 1.7):
-            found = outcome(capture, where, chosen, change, scale)  # type: ignore[arg-type]
+            found = outcome(capture, where, (Change(change=change, scale=scale),))  # type: ignore[arg-type]
             end, took = of_whole_graph(capture, change, scale)
-            assert abs(int(path_of(capture, where).end.max()) - found.saved - end) <= chosen.changed
+            assert abs(int(path_of(capture, where).end.max()) - found.saved - end) <= found.changed
             assert found.after.sum() == found.window - found.saved and found.before.sum() == found.window
             parts = [[c for c in CLASSES if c.startswith(prefix)] for prefix in (("kernel_", "communication", "copy", "memset"), ("host", "wait"))]
             parts[0].remove("kernel_gap")
             for names, ns in zip(parts, took.tolist(), strict=False):
-                assert abs(int(found.after[[PLACE[c] for c in names]].sum()) - ns) <= chosen.changed + 1, (name, scale, names)
+                assert abs(int(found.after[[PLACE[c] for c in names]].sum()) - ns) <= found.changed + 1, (name, scale, names)
 
 
 def test_another_scale_only_replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,30 +76,28 @@ def test_another_scale_only_replays(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     looked = []
     own = L.shares_of
     monkeypatch.setattr(L, "shares_of", lambda *given: looked.append(len(given[2])) or own(*given))
-    one = outcome(capture, where, selected(capture, where, "item", "kernel", "gemm_kernel"), "item", 0.5)
+    one = outcome(capture, where, (Change(item="gemm_kernel", scale=0.5),))
     assert len(looked) == 2  # of all edges once, and of those of the item
-    other = outcome(capture, where, selected(capture, where, "item", "kernel", "gemm_kernel"), "item", 0.1)
+    other = outcome(capture, where, (Change(item="gemm_kernel", scale=0.1),))
     assert len(looked) == 2 and other.saved > one.saved > 0
     # AND the last few changes are kept, not all that were ever asked for
     for i in range(2 * L.KEPT):
-        selected(capture, where, "item", "kernel", f"no kernel {i}")
+        plan_of(capture, where, (Change(item=f"no kernel {i}"),))
     count = len(looked)
-    selected(capture, where, "item", "kernel", f"no kernel {2 * L.KEPT - 1}")
+    plan_of(capture, where, (Change(item=f"no kernel {2 * L.KEPT - 1}"),))
     assert len(looked) == count
-    selected(capture, where, "item", "kernel", "gemm_kernel")
+    plan_of(capture, where, (Change(item="gemm_kernel"),))
     assert len(looked) == count + 1
 
 
 def test_a_moment_keeps_the_last_that_it_waits_for(tmp_path: Path) -> None:
     # GIVEN waits that are taken away WHEN a moment would wait for nothing THEN all of its own stay: it would happen before all time
     capture = recorded(PROGRAMS["balanced"], tmp_path)
-    layout = L.layout_of(capture, scope(capture, Query()))
-    window = layout.window
+    window = L.layout_of(capture, scope(capture, Query())).window
     several = int(np.flatnonzero(np.diff(window.first) > 1)[0])
     into = np.arange(window.first[several], window.first[several + 1])
-    assert dropped(capture, layout, into).changed == 0 and dropped(capture, layout, into[1:]).changed == len(into) - 1
-    assert dropped(capture, layout, np.arange(len(window.lag))).changed == 0
-    assert (factor("syncs", 0.5), factor("cuda_graph", 0.5), factor("host", 0.5)) == (None, 0.0, 0.5)
+    assert not len(undropped(window, into)) and len(undropped(window, into[1:])) == len(into) - 1
+    assert not len(undropped(window, np.arange(len(window.lag))))
 
 
 def test_kernels_at_their_limits(tmp_path: Path) -> None:

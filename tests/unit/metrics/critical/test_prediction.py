@@ -12,7 +12,7 @@ import pytest
 
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.critical import edges as edge
-from tb_sol_plugin.metrics.critical.changes import Outcome, outcome, selected
+from tb_sol_plugin.metrics.critical.changes import Change, Outcome, outcome
 from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.replay import trust_of
 from tb_sol_plugin.metrics.time.scope import scope
@@ -133,7 +133,7 @@ def recorded(program: list[Action], folder: Path, **how: float) -> Capture:
 
 def predicted(capture: Capture, name: str, scale: float) -> Outcome:
     where = scope(capture, Query())
-    return outcome(capture, where, selected(capture, where, "item", "kernel", name), "item", scale)
+    return outcome(capture, where, (Change(item=name, scale=scale),))
 
 
 @pytest.mark.parametrize(("rows", "calls", "most"), [(True, True, 0.0005), (False, True, 0.0001), (False, False, 0.029)])
