@@ -481,10 +481,7 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class UnavailableReport(msgspec.Struct, kw_only=True):
-    """The answer of an analysis that lacks its input. Never an empty table.
-
-    fields: as of a report, where the input that is missing was chosen by them.
-    """
+    """The answer of an analysis that lacks its input. Never an empty table. fields: as of a report, where they chose what is missing."""
 
     analysis: str
     title: str
