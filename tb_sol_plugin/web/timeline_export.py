@@ -18,6 +18,7 @@ from tb_sol_plugin.web.context import only
 from tb_sol_plugin.web.http import pack_json, reply
 from tb_sol_plugin.web.timeline import WHICH, shown, timeline_api, tracks_asked, whole
 
+__all__ = ["timeline_api"]
 BYTES_PER_EVENT: Final = 280
 """Of the text that is written: 250 to 400 in recordings of training, inference and Python frames."""
 Part = tuple[Timeline, Window, Place]
