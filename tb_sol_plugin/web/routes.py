@@ -52,7 +52,7 @@ from tb_sol_plugin.web.perfetto import perfetto_pages
 from tb_sol_plugin.web.search import search as find
 from tb_sol_plugin.web.summaries import note_overview, summaries
 from tb_sol_plugin.web.tiles import Block
-from tb_sol_plugin.web.timeline_export import timeline_api
+from tb_sol_plugin.web.timeline_export import TIMELINE
 from tb_sol_plugin.web.wire import csv_of
 
 api = Blueprint("api", __name__, url_prefix="/api/v1")
@@ -449,7 +449,7 @@ def create_app(store: Store, options: WebOptions | None = None) -> Flask:
     tiles: Memo[Block] = Memo(TILE_BYTES, lambda block: block.size)
     app.extensions["sol"] = Context(store, options, answers, rows, {}, WarmUp(), KeptAnswers(store), tiles)
     app.register_blueprint(api)
-    app.register_blueprint(timeline_api)
+    app.register_blueprint(TIMELINE)
     app.register_blueprint(perfetto_pages)
     app.register_blueprint(pages)
     http.install(app, options)

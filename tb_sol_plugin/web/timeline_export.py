@@ -21,6 +21,8 @@ from tb_sol_plugin.web.timeline import WHICH, shown, timeline_api, tracks_asked,
 __all__ = ["timeline_api"]
 BYTES_PER_EVENT: Final = 280
 """Of the text that is written: 250 to 400 in recordings of training, inference and Python frames."""
+TIMELINE: Final = timeline_api
+"""All routes of the timeline: those of `timeline`, and that of this module."""
 Part = tuple[Timeline, Window, Place]
 
 
