@@ -4044,7 +4044,7 @@ function downloadFrom(url, name) {
 // src/sections/cards.ts
 var isCard = (s) => s.kind === "facts" && s.style === "card";
 /** Sections one by one; small cards that follow each other together, so that they share their widths. */
-function rowsOf$1(sections) {
+function rowsOf$2(sections) {
 	const rows = [];
 	for (const s of sections) {
 		const last = rows.at(-1);
@@ -9216,7 +9216,7 @@ function heightOf(t, open) {
 	];
 }
 /** The rows of some tracks. Only the one worker of a recording has no row of its own. */
-function rowsOf(tracks, how) {
+function rowsOf$1(tracks, how) {
 	const children = childrenOf(tracks);
 	const workers = workersOf(tracks);
 	const [pinned, hidden, toggled] = [
@@ -10390,7 +10390,7 @@ function EventTable({ model, why }) {
 					})
 				]
 			}),
-			/* @__PURE__ */ a(Rows, {
+			/* @__PURE__ */ a(Rows$1, {
 				model,
 				page: page?.value ?? null,
 				track
@@ -10399,7 +10399,7 @@ function EventTable({ model, why }) {
 	});
 }
 /** Duration of rows in one unit, so that the points line up. */
-function Rows({ model, page, track }) {
+function Rows$1({ model, page, track }) {
 	const most = Math.max(1, ...page?.events.map((e) => e.duration_ns) ?? [1]);
 	const at = model.selected.value;
 	const table = model.names.value;
@@ -11310,7 +11310,7 @@ var RowsModel = class {
 	tracks;
 	write;
 	arrangement = y$1(NOTHING);
-	shown = O(() => rowsOf(this.tracks.value, this.arrangement.value));
+	shown = O(() => rowsOf$1(this.tracks.value, this.arrangement.value));
 	/** write: into the address, where there is one. */
 	constructor(tracks, write) {
 		this.tracks = tracks;
@@ -19847,7 +19847,7 @@ function stepBy(by) {
 /** The value a field has on the page before it is changed; the default "None" of an optional field is the empty text. */
 function pageDefault(f) {
 	const value = f.page ?? f.default ?? "";
-	return value === "None" ? "" : value;
+	return value === "None" ? "" : f.type === "flag" ? value.toLowerCase() : value;
 }
 var isNamed = (f) => f.type === "text" || f.named === true;
 /** Fields whose values are names inside another field's: they are cleared when that one changes. */
@@ -19864,6 +19864,23 @@ function withField(query, f, value) {
 	if (value === pageDefault(f)) delete next[f.name];
 	for (const name of WITHIN[f.name] ?? []) delete next[name];
 	return next;
+}
+/** The rows of a list in the address; none of what is no list of rows. */
+function rowsOf(text) {
+	try {
+		const found = JSON.parse(text || "[]");
+		if (!Array.isArray(found)) return [];
+		return found.map((row) => Object.fromEntries(Object.entries(row ?? {}).filter(([, v]) => v !== null && typeof v !== "object").map(([k, v]) => [k, String(v)])));
+	} catch {
+		return [];
+	}
+}
+/** One text for rows, numbers and switches as JSON has them; what a field has anyway is left out. */
+function textOfRows(rows, fields) {
+	if (!rows.length) return "";
+	const typed = (f, v) => f?.type === "flag" ? v === "true" : f?.type === "number" && v.trim() && Number.isFinite(Number(v)) ? Number(v) : v;
+	const of = new Map(fields.map((f) => [f.name, f]));
+	return JSON.stringify(rows.map((row) => Object.fromEntries(Object.entries(row).filter(([k, v]) => v !== "" && !(of.has(k) && v === pageDefault(of.get(k)))).map(([k, v]) => [k, typed(of.get(k), v)]))));
 }
 /** A field with the values that the shown report lists for this recording, as a choice; null where there is nothing to choose. */
 function fieldOfReport(f, now, asked) {
@@ -20022,7 +20039,11 @@ var ONE_NAME = /* @__PURE__ */ new Set([
 	"peak"
 ]);
 /** Choices that are one name though their first word stands for itself elsewhere. */
-var WHOLE = /* @__PURE__ */ new Map([["device_busy", "Device busy"], ["host_time", "Host time"]]);
+var WHOLE = /* @__PURE__ */ new Map([
+	["device_busy", "Device busy"],
+	["host_time", "Host time"],
+	["cuda_graph", "CUDA graph"]
+]);
 var NAMES = {
 	op: "operator",
 	flop: "FLOP",
@@ -20238,7 +20259,7 @@ function ReportBody({ r, lead }) {
 		/* @__PURE__ */ a(PageFilters, { r }),
 		/* @__PURE__ */ a("div", {
 			class: "grid",
-			children: rowsOf$1(r.sections).map((row) => row.length === 1 && !isCard(row[0]) ? /* @__PURE__ */ a(SectionCard, {
+			children: rowsOf$2(r.sections).map((row) => row.length === 1 && !isCard(row[0]) ? /* @__PURE__ */ a(SectionCard, {
 				section: row[0],
 				report: r,
 				lead
@@ -21059,6 +21080,7 @@ function EditedPage({ info, got }) {
 /** The card of fields. A report that failed lists no values, so those of the last one are used. */
 function Editor({ fields, now, wrong }) {
 	const groups = [...new Set(fields.map((f) => f.group))];
+	const lists = fields.filter((f) => f.type === "rows");
 	const set = fields.filter((f) => view.value.query[f.name] !== void 0);
 	const reset = () => {
 		const query = { ...view.value.query };
@@ -21072,42 +21094,81 @@ function Editor({ fields, now, wrong }) {
 			class: "editor-groups",
 			disabled: inFile,
 			"data-tip": inFile ? LIVE : void 0,
-			children: groups.map((group) => /* @__PURE__ */ a(Group, {
+			children: [groups.map((group) => /* @__PURE__ */ a(Group, {
 				title: group,
-				fields: fields.filter((f) => f.group === group),
+				fields: fields.filter((f) => f.group === group && f.type !== "rows"),
 				now,
-				wrong
-			}, group))
+				wrong,
+				held: ofQuery
+			}, group)), lists.map((f) => /* @__PURE__ */ a(Rows, {
+				list: f,
+				fields,
+				now,
+				wrong: wrong === f.name
+			}, f.name))]
 		}), /* @__PURE__ */ a("div", {
 			class: "editor-foot",
-			children: [/* @__PURE__ */ a("span", {
-				class: "quiet",
-				children: set.length ? `${set.length} ${set.length === 1 ? "field is" : "fields are"} set; the link of this page holds ${set.length === 1 ? "it" : "them"}.` : "Every field has its default."
-			}), /* @__PURE__ */ a("button", {
-				type: "button",
-				class: "text-button accent",
-				disabled: !set.length,
-				onClick: reset,
-				children: "Reset all"
-			})]
+			children: [
+				lists.map((f) => /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "text-button accent",
+					disabled: inFile,
+					"data-tip": f.doc,
+					onClick: () => addRow(f, fields, now),
+					children: [
+						/* @__PURE__ */ a(Icon, {
+							name: "plus",
+							size: 12
+						}),
+						"Add a ",
+						(f.label ?? f.name).toLowerCase()
+					]
+				}, f.name)),
+				/* @__PURE__ */ a("span", {
+					class: "quiet",
+					children: set.length ? `${set.length} ${set.length === 1 ? "field is" : "fields are"} set; the link of this page holds ${set.length === 1 ? "it" : "them"}.` : "Every field has its default."
+				}),
+				/* @__PURE__ */ a("button", {
+					type: "button",
+					class: "text-button accent",
+					disabled: !set.length,
+					onClick: reset,
+					children: "Reset all"
+				})
+			]
 		})]
 	});
 }
-function Group({ title, fields, now, wrong }) {
+var ofQuery = (f) => ({
+	asked: view.value.query[f.name],
+	put: (to, how = "push") => setField(f, to, how)
+});
+function Group({ title, fields, now, wrong, held, onRemove }) {
 	const [open, setOpen] = d$2(false);
-	const hidden = (f) => !!f.seldom && !open && view.value.query[f.name] === void 0 && f.name !== wrong;
-	const shown = fields.filter((f) => !hidden(f));
-	const seldom = fields.some((f) => f.seldom);
+	const says = fields.filter((f) => !now[f.name]?.idle || f.name === wrong);
+	const shown = says.filter((f) => !f.seldom || open || held(f).asked !== void 0 || f.name === wrong);
+	const seldom = says.some((f) => f.seldom);
 	return /* @__PURE__ */ a("div", {
 		class: "editor-group",
 		role: "group",
 		"aria-label": title,
 		children: [
-			/* @__PURE__ */ a("h2", { children: title }),
+			/* @__PURE__ */ a("h2", { children: [title, onRemove && /* @__PURE__ */ a("button", {
+				type: "button",
+				class: "ghost",
+				"aria-label": `Take away: ${title}`,
+				"data-tip": "Take this away",
+				onClick: onRemove,
+				children: /* @__PURE__ */ a(Icon, {
+					name: "close",
+					size: 12
+				})
+			})] }),
 			shown.map((f) => /* @__PURE__ */ a(Control, {
 				f,
 				now: now[f.name] ?? {},
-				wrong: f.name === wrong
+				wrong: f.name === wrong,
+				held: held(f)
 			}, f.name)),
 			seldom && /* @__PURE__ */ a("button", {
 				type: "button",
@@ -21122,13 +21183,39 @@ function Group({ title, fields, now, wrong }) {
 		]
 	});
 }
-function Control({ f, now, wrong }) {
-	const asked = view.value.query[f.name];
+/** The rows of a list, each a group of the same fields as the first. */
+function Rows({ list, fields, now, wrong }) {
+	const own = fields.filter((f) => list.rows.includes(f.name));
+	const rows = rowsOf(view.value.query[list.name]);
+	const put = (next, how = "push") => setField(list, textOfRows(next, own), how);
+	const nowOf = (i) => Object.fromEntries(own.map((f) => [f.name, now[`${list.name}.${i}.${f.name}`] ?? {}]));
+	return /* @__PURE__ */ a($, { children: rows.map((row, i) => /* @__PURE__ */ a(Group, {
+		title: `${upper(list.label ?? list.name)} ${i + 2}`,
+		fields: own,
+		now: nowOf(i),
+		wrong: wrong && i === rows.length - 1 ? own[0].name : "",
+		held: (f) => ({
+			asked: row[f.name],
+			put: (to, how) => put(rows.map((r, at) => at === i ? {
+				...r,
+				[f.name]: to
+			} : r), how)
+		}),
+		onRemove: () => put(rows.filter((_, at) => at !== i))
+	}, i)) });
+}
+/** Adds the row that the report proposes. */
+function addRow(list, fields, now) {
+	const own = fields.filter((f) => list.rows.includes(f.name));
+	const next = rowsOf(`[${now[list.name]?.value || "{}"}]`);
+	setField(list, textOfRows([...rowsOf(view.value.query[list.name]), ...next], own));
+}
+function Control({ f, now, wrong, held }) {
+	const { asked, put } = held;
 	const chosen = asked !== void 0;
 	const value = asked ?? now.value ?? pageDefault(f);
 	const label = f.label ?? f.name;
 	const tip = f.doc ?? "";
-	const put = (to, how = "push") => setField(f, to, how);
 	if (f.slider?.length) return /* @__PURE__ */ a(Slider, {
 		label,
 		tip,

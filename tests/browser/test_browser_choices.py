@@ -236,3 +236,22 @@ def test_the_page_list_has_the_number_of_oddities_in_trace_health(serve: Server,
             }""",
             arg=str(kinds) if kinds else "",
         )
+
+
+def test_changes_of_what_if_are_rows_of_choices(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN what if WHEN a change is added, slid and taken away THEN the report, its chart and the address follow
+    v = view()
+    v.open(serve.home + hash_of(v="1", run=RUN, page="what_if", **{"q.change": "kernels"}))
+    v.page.get_by_role("button", name="Add a change").click()
+    second = v.page.get_by_role("group", name="Change 2")
+    second.wait_for()
+    v.page.wait_for_selector("[data-section=changes] tbody tr:nth-child(2)")
+    assert v.page.get_by_role("group", name="What changes").get_by_role("button", name="Item by").count() == 0, "says nothing of all kernels"
+    second.get_by_role("slider", name="Scale").press("Home")
+    v.page.wait_for_function("""() => JSON.parse(new URLSearchParams(location.hash.slice(5)).get('p.sol.q.also'))[0].scale === 0""")
+    second.get_by_role("button", name="Change:").click()
+    v.page.get_by_role("option", name="Syncs").click()
+    v.page.wait_for_function("() => document.querySelector('.headline').textContent.includes('waited for the device nowhere')")
+    assert second.get_by_role("slider", name="Scale").count() == 0
+    second.get_by_role("button", name="Take away: Change 2").click()
+    v.page.wait_for_function("() => !location.hash.includes('q.also') && !document.querySelector('[data-section=changes]')")

@@ -217,6 +217,8 @@ export interface Notice {
 export interface FieldNow {
   value?: string;
   values?: string[];
+  /** it changes nothing as the other fields are */
+  idle?: boolean;
 }
 
 export interface Report {
@@ -357,7 +359,7 @@ export interface Runs {
 
 export interface QueryField {
   name: string;
-  type: "text" | "choice" | "number" | "flag";
+  type: "text" | "choice" | "number" | "flag" | "rows";
   default?: string;
   choices?: string[];
   label?: string;
@@ -369,6 +371,8 @@ export interface QueryField {
   group?: string;
   /** hidden behind a button until it is set */
   seldom?: boolean;
+  /** of a list of rows, as JSON: the fields that each has, which are fields of the query too */
+  rows?: string[];
 }
 
 export interface AnalysisInfo {

@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import { inFile, LIVE } from "../api/file";
 import type { AnalysisInfo, FieldNow, QueryField, Report, Unavailable } from "../api/types";
 import { readAgain, lastFields, type Fetched } from "../state/data";
-import { pageDefault } from "../state/fields";
+import { pageDefault, rowsOf, textOfRows, type Row } from "../state/fields";
 import { change, view } from "../state/view";
 import { Notice, Skeleton, Toggle } from "../ui/controls";
 import { Icon } from "../ui/icons";
@@ -48,6 +48,7 @@ export function EditedPage({ info, got }: { info: AnalysisInfo; got: Fetched<Rep
 /** The card of fields. A report that failed lists no values, so those of the last one are used. */
 function Editor({ fields, now, wrong }: { fields: QueryField[]; now: Record<string, FieldNow>; wrong: string }): JSX.Element {
   const groups = [...new Set(fields.map((f) => f.group!))];
+  const lists = fields.filter((f) => f.type === "rows");
   const set = fields.filter((f) => view.value.query[f.name] !== undefined);
   const reset = (): void => {
     const query = { ...view.value.query };
@@ -57,9 +58,11 @@ function Editor({ fields, now, wrong }: { fields: QueryField[]; now: Record<stri
   return (
     <section class="card editor" aria-label="Parameters">
       <fieldset class="editor-groups" disabled={inFile} data-tip={inFile ? LIVE : undefined}>
-        {groups.map((group) => <Group key={group} title={group} fields={fields.filter((f) => f.group === group)} now={now} wrong={wrong} />)}
+        {groups.map((group) => <Group key={group} title={group} fields={fields.filter((f) => f.group === group && f.type !== "rows")} now={now} wrong={wrong} held={ofQuery} />)}
+        {lists.map((f) => <Rows key={f.name} list={f} fields={fields} now={now} wrong={wrong === f.name} />)}
       </fieldset>
       <div class="editor-foot">
+        {lists.map((f) => <button key={f.name} type="button" class="text-button accent" disabled={inFile} data-tip={f.doc} onClick={() => addRow(f, fields, now)}><Icon name="plus" size={12} />Add a {(f.label ?? f.name).toLowerCase()}</button>)}
         <span class="quiet">{set.length ? `${set.length} ${set.length === 1 ? "field is" : "fields are"} set; the link of this page holds ${set.length === 1 ? "it" : "them"}.` : "Every field has its default."}</span>
         <button type="button" class="text-button accent" disabled={!set.length} onClick={reset}>Reset all</button>
       </div>
@@ -67,15 +70,32 @@ function Editor({ fields, now, wrong }: { fields: QueryField[]; now: Record<stri
   );
 }
 
-function Group({ title, fields, now, wrong }: { title: string; fields: QueryField[]; now: Record<string, FieldNow>; wrong: string }): JSX.Element {
+/** What a control holds: the value that was chosen, and where another one goes. */
+interface Held {
+  asked: string | undefined;
+  put: (to: string, how?: "push" | "replace") => void;
+}
+
+const ofQuery = (f: QueryField): Held => ({ asked: view.value.query[f.name], put: (to, how = "push") => setField(f, to, how) });
+
+interface GroupProps {
+  title: string;
+  fields: QueryField[];
+  now: Record<string, FieldNow>;
+  wrong: string;
+  held: (f: QueryField) => Held;
+  onRemove?: () => void;
+}
+
+function Group({ title, fields, now, wrong, held, onRemove }: GroupProps): JSX.Element {
   const [open, setOpen] = useState(false);
-  const hidden = (f: QueryField): boolean => !!f.seldom && !open && view.value.query[f.name] === undefined && f.name !== wrong;
-  const shown = fields.filter((f) => !hidden(f));
-  const seldom = fields.some((f) => f.seldom);
+  const says = fields.filter((f) => !now[f.name]?.idle || f.name === wrong);
+  const shown = says.filter((f) => !f.seldom || open || held(f).asked !== undefined || f.name === wrong);
+  const seldom = says.some((f) => f.seldom);
   return (
     <div class="editor-group" role="group" aria-label={title}>
-      <h2>{title}</h2>
-      {shown.map((f) => <Control key={f.name} f={f} now={now[f.name] ?? {}} wrong={f.name === wrong} />)}
+      <h2>{title}{onRemove && <button type="button" class="ghost" aria-label={`Take away: ${title}`} data-tip="Take this away" onClick={onRemove}><Icon name="close" size={12} /></button>}</h2>
+      {shown.map((f) => <Control key={f.name} f={f} now={now[f.name] ?? {}} wrong={f.name === wrong} held={held(f)} />)}
       {seldom && (
         <button type="button" class="text-button more" aria-expanded={open} onClick={() => setOpen(!open)}>
           {open ? "Less" : "More"}<Icon name="down" size={12} />
@@ -85,13 +105,38 @@ function Group({ title, fields, now, wrong }: { title: string; fields: QueryFiel
   );
 }
 
-function Control({ f, now, wrong }: { f: QueryField; now: FieldNow; wrong: boolean }): JSX.Element {
-  const asked = view.value.query[f.name];
+/** The rows of a list, each a group of the same fields as the first. */
+function Rows({ list, fields, now, wrong }: { list: QueryField; fields: QueryField[]; now: Record<string, FieldNow>; wrong: boolean }): JSX.Element {
+  const own = fields.filter((f) => list.rows!.includes(f.name));
+  const rows = rowsOf(view.value.query[list.name]);
+  const put = (next: Row[], how: "push" | "replace" = "push"): void => setField(list, textOfRows(next, own), how);
+  const nowOf = (i: number): Record<string, FieldNow> => Object.fromEntries(own.map((f) => [f.name, now[`${list.name}.${i}.${f.name}`] ?? {}]));
+  return (
+    <>
+      {rows.map((row, i) => (
+        <Group
+          key={i} title={`${upper(list.label ?? list.name)} ${i + 2}`} fields={own} now={nowOf(i)} wrong={wrong && i === rows.length - 1 ? own[0]!.name : ""}
+          held={(f) => ({ asked: row[f.name], put: (to, how) => put(rows.map((r, at) => (at === i ? { ...r, [f.name]: to } : r)), how) })}
+          onRemove={() => put(rows.filter((_, at) => at !== i))}
+        />
+      ))}
+    </>
+  );
+}
+
+/** Adds the row that the report proposes. */
+function addRow(list: QueryField, fields: QueryField[], now: Record<string, FieldNow>): void {
+  const own = fields.filter((f) => list.rows!.includes(f.name));
+  const next = rowsOf(`[${now[list.name]?.value || "{}"}]`);
+  setField(list, textOfRows([...rowsOf(view.value.query[list.name]), ...next], own));
+}
+
+function Control({ f, now, wrong, held }: { f: QueryField; now: FieldNow; wrong: boolean; held: Held }): JSX.Element {
+  const { asked, put } = held;
   const chosen = asked !== undefined;
   const value = asked ?? now.value ?? pageDefault(f);
   const label = f.label ?? f.name;
   const tip = f.doc ?? "";
-  const put = (to: string, how: "push" | "replace" = "push"): void => setField(f, to, how);
   if (f.slider?.length) {
     const values = now.values?.length ? now.values : f.slider;
     return <Slider label={label} tip={tip} value={value} values={values} chosen={chosen} wrong={wrong} onMove={(v) => put(v, "replace")} onType={(v) => put(v)} />;

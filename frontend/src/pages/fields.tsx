@@ -46,7 +46,7 @@ const SWITCH = 7;
 /** First words that name one thing together with the second. */
 const ONE_NAME = new Set(["causal", "above", "forward", "step", "kernel", "exposed", "copied", "peak"]);
 /** Choices that are one name though their first word stands for itself elsewhere. */
-const WHOLE = new Map([["device_busy", "Device busy"], ["host_time", "Host time"]]);
+const WHOLE = new Map([["device_busy", "Device busy"], ["host_time", "Host time"], ["cuda_graph", "CUDA graph"]]);
 const NAMES: Record<string, string> = { op: "operator", flop: "FLOP", dtype: "type", all: "all" };
 
 /** A choice as a person reads it: `op_shape` is "Operator, shape", `total_ns` is "Total". */

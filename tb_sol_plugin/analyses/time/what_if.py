@@ -18,6 +18,7 @@ Not modeled: contention between streams, changes of clocks, the allocator, and w
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
@@ -104,7 +105,9 @@ class WhatIfQuery(Query, kw_only=True, frozen=True):
     also: tuple[W.Change, ...] = ()
 
     SLIDERS: ClassVar[dict[str, tuple[str, ...]]] = {"scale": tuple(f"{i / 10:g}" for i in range(21))}
-    LABELS: ClassVar[dict[str, str]] = {"by": "Item by", "inside": "Only in", "set_ns": "Each takes, ns", "remove": "Leave out"}
+    LABELS: ClassVar[dict[str, str]] = {
+        "by": "Item by", "inside": "Only in", "set_ns": "Each takes, ns", "remove": "Leave out", "also": "Change",
+    }  # fmt: skip
     GROUPS: ClassVar[dict[str, tuple[str, ...]]] = {
         "What changes": ("change", "by", "item", "scale", "inside", "set_ns", "remove", "also")
     }
@@ -240,7 +243,17 @@ def _fields(capture: Capture, changes: Sequence[W.Change], offered: Sequence[tup
             f"{of}inside": FieldNow(one.inside, _regions(capture)), f"{of}scale": FieldNow(f"{one.scale:g}"),
         }  # fmt: skip
         out |= {of + name: FieldNow(idle=True) for name in idle}
-    return out
+    return out | {"also": FieldNow(_next(changes, offered[0]))}
+
+
+def _next(changes: Sequence[W.Change], offered: Sequence[str]) -> str:
+    """Returns a further change to begin with, as JSON: of the item that would save most after those that change, else of a kind."""
+    named = {one.item for one in changes}
+    item = next((name for name in offered if name not in named), "")
+    if item:
+        return json.dumps({"by": changes[0].by, "item": item})
+    used = {one.change for one in changes}
+    return json.dumps({"change": next((kind for kind in ("kernels", "host", "launches", "copies") if kind not in used), "kernels")})
 
 
 def _what(one: W.Change, name: str, spec: DeviceSpec | None) -> str:
