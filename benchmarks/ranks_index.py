@@ -4,7 +4,7 @@
 
 The ranks are simulated (588 collectives each on 128 hosts at 1,024 ranks) and written to the folder first, unless they are there already.
 Each index is made by `tb-sol index` into an empty cache. The first page is asked of a new process, which has read nothing: from the
-reductions and the pages that the index left, then from the reductions alone. --dask: on workers of a cluster of this machine as well.
+reductions and the pages that the index left, then without the pages, then from the reductions alone. --dask: on workers of a cluster of this machine as well.
 """
 
 from __future__ import annotations
@@ -99,10 +99,12 @@ def main() -> None:
             with dask(count) as address:
                 seconds = index(logdir, cache, "--executor", address)
             print(f"{count} workers of Dask: {options.ranks / seconds:.1f} ranks/s", flush=True)
-        size = sum(p.stat().st_size for p in (cache / "runs").rglob("*.parquet")) / 1e6
-        for name in ("the index and its pages", "the index alone"):
+        for place in ("runs", "jobs"):
+            print(f"{place}: {sum(p.stat().st_size for p in (cache / place).rglob('*.p*')) / 1e6:.1f} MB")
+        for name, gone in (("the index and its pages", "answers"), ("the index", "jobs"), ("what was reduced from each rank alone", "")):
             page = first_page(logdir, cache)
-            print(f"first page from {name} ({size:.1f} MB): {page.seconds:.2f} s ({page.cpu:.2f} s CPU), {page.megabytes:,.0f} MB")
+            print(f"first page from {name}: {page.seconds:.2f} s ({page.cpu:.2f} s CPU), {page.megabytes:,.0f} MB")
+            shutil.rmtree(cache / (gone or "answers"), ignore_errors=True)
             shutil.rmtree(cache / "answers", ignore_errors=True)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
@@ -117,11 +117,21 @@ class Reducer(Protocol):
     def __call__(self, capture: Capture) -> Reduced: ...
 
 
+class ResultsKept(Protocol):
+    """Keeps what was made of several reductions, by name, for the next process that has the same code."""
+
+    def mapped(self, name: str) -> memoryview | None:
+        """Returns what was kept, checked; None where nothing was."""
+
+    def save(self, name: str, pieces: Sequence[bytes | memoryview]) -> None:
+        """Keeps pieces that follow one another; nothing where the disk does not let us."""
+
+
 @dataclass(frozen=True)
 class RecordingReduction(Generic[P_co]):
     """One recording of a run with what was reduced from it. problem and hint: of a failed or lacking one. rank: as recorded, else as
     its name states, else None. key: changes with the reduction. run: name of its run. shown: whether, over several runs, that is the one
-    that is selected.
+    that is selected. place: where results of several are kept, None nowhere.
 
     The encoded reduction is fetched by `body` on each access, so that going over all recordings keeps one of them at a time.
     """
@@ -140,6 +150,7 @@ class RecordingReduction(Generic[P_co]):
     shown: bool = False
     body: Callable[[], bytes] = field(default=bytes, repr=False, compare=False)
     decode: Callable[[bytes], P_co] | None = field(default=None, repr=False, compare=False)
+    place: ResultsKept | None = field(default=None, repr=False, compare=False)
 
     @property
     def reduced(self) -> P_co:

@@ -21,11 +21,11 @@ import msgspec
 
 from tb_sol_plugin.devices.spec import EMPTY, DeviceBook
 from tb_sol_plugin.errors import BadInput, SolError, StillLoading, WorkerKilled
-from tb_sol_plugin.model.recordings import Recording, RecordingReduction, Reduced, Reducer, natural
-from tb_sol_plugin.store import files
+from tb_sol_plugin.model.recordings import Recording, RecordingReduction, Reduced, Reducer, ResultsKept, natural
+from tb_sol_plugin.store import files, seal
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.join import MEMORY_KINDS, SOL_CAPTURE, attached_state, attached_to, companions, shown_with_another
-from tb_sol_plugin.store.kept import KeptFiles
+from tb_sol_plugin.store.kept import KeptFiles, code_state
 from tb_sol_plugin.store.load import SETTLE_SECONDS, State, open_here
 from tb_sol_plugin.store.names import rank_in
 from tb_sol_plugin.store.options import Memo, StoreOptions, cache_directory
@@ -36,6 +36,7 @@ P = TypeVar("P", bound=msgspec.Struct)
 LARGEST: Final = 2 << 20
 """Bytes of one encoded reduction at most."""
 FOLDER: Final = "parts"
+JOBS: Final = "jobs"
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,31 @@ class ReductionFiles(KeptFiles):
 
     def __init__(self, cache: Path | None, limit_bytes: int = 0) -> None:
         super().__init__(cache, FOLDER, limit_bytes, lambda body: _decoded(body) is not None)
+
+
+class JobFiles:
+    """What was made of all ranks of a run, in files by name, of the code that made it; as `ResultsKept` has it."""
+
+    def __init__(self, cache: Path | None, limit_bytes: int = 0) -> None:
+        self._files = KeptFiles(cache, JOBS, limit_bytes)
+
+    def mapped(self, name: str) -> memoryview | None:
+        """Returns what was kept, checked; None where nothing was, or other code made it."""
+        found = self._files.mapped(_of_code(name))
+        return found[len(_ALIGN) :] if found is not None else None
+
+    def save(self, name: str, pieces: Sequence[bytes | memoryview]) -> None:
+        """Keeps pieces that follow one another; those used longest ago go where they are too large."""
+        if self._files.save(_of_code(name), _ALIGN, *pieces):
+            self._files.evict()
+
+
+_ALIGN: Final = bytes(-seal.length() % 64)
+"""Arrays lie at multiples of 64 in a mapped file."""
+
+
+def _of_code(name: str) -> str:
+    return hashlib.blake2b(f"{code_state()}-{name}".encode(), digest_size=16).hexdigest()
 
 
 def make_reduction(wanted: WantedReduction, options: StoreOptions) -> MadeReduction:
@@ -202,8 +228,12 @@ def reduction_of(
     body: bytes,
     decode: Callable[[bytes], P],
     again: Callable[[], bytes | None] | None = None,
+    place: ResultsKept | None = None,
 ) -> RecordingReduction[P]:
-    """Returns a finished reduction as analyses get it. again: fetches the encoded reduction when it is read; None keeps it."""
+    """Returns a finished reduction as analyses get it.
+
+    again: fetches the encoded reduction when it is read; None keeps it. place: where results of several are kept.
+    """
     made = _decoded(body)
     if made is None:
         return no_reduction(worker, recording, BadInput("the cached result of this recording is damaged", hint="scan again"))
@@ -220,8 +250,9 @@ def reduction_of(
         why = (missing.because, missing.record_it_with, missing)
         return RecordingReduction(worker, recording.span, recording.file, "lacking", rank, facts, *why, key=key, run=recording.run)
     return RecordingReduction(
-        worker, recording.span, recording.file, "read", rank, facts, key=key, run=recording.run, body=fetched, decode=decode
-    )
+        worker, recording.span, recording.file, "read", rank, facts, key=key, run=recording.run, body=fetched, decode=decode,
+        place=place,
+    )  # fmt: skip
 
 
 def no_reduction(worker: str, recording: Recording | None, error: SolError | None = None) -> RecordingReduction[P]:
@@ -286,6 +317,7 @@ class PartialResults:
         self._files = files
         directory = files.directory
         self._indexes = RunIndexes(directory.parent if directory is not None else None, options.cache_bytes)
+        self.jobs = JobFiles(directory.parent if directory is not None else None, options.cache_bytes)
         self._indexed: dict[str, str] = {}
         """Keys of reductions that stand in the index of their run, and its name."""
         self._executor = executor

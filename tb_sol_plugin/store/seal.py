@@ -33,9 +33,19 @@ def started(name: str, body: Buffer = b"") -> xxhash.xxh3_128:
     return state
 
 
+def first_line(state: xxhash.xxh3_128) -> bytes:
+    """Returns what stands before bytes of which a checksum was made."""
+    return state.hexdigest().encode() + b"\n"
+
+
+def length() -> int:
+    """Returns how long that is."""
+    return _HEX + 1
+
+
 def sealed(body: bytes, name: str) -> bytes:
     """Returns bytes with their checksum as a first line."""
-    return checksum(body, name).encode() + b"\n" + body
+    return first_line(started(name, body)) + body
 
 
 def unsealed(raw: bytes, name: str) -> bytes | None:

@@ -261,7 +261,8 @@ class Store:
             if body is None:
                 out.append(no_reduction(recording.worker, recording, answer.error))
             else:
-                out.append(reduction_of(recording.worker, recording, answer.key, body, decode, partial(partial_results.body, answer.key)))
+                again = partial(partial_results.body, answer.key)
+                out.append(reduction_of(recording.worker, recording, answer.key, body, decode, again, partial_results.jobs))
         return out
 
     def paired(self, shown: Recording, wanted: OtherNames) -> Paired:

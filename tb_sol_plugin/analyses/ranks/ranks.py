@@ -20,10 +20,10 @@ from tb_sol_plugin.metrics.ranks.comparison import Ranks
 from tb_sol_plugin.metrics.ranks.job import Job
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES
 from tb_sol_plugin.metrics.ranks.pipeline import pipeline
-from tb_sol_plugin.metrics.ranks.stragglers import CAUSE_WORDS, LATE_START_WORDS, LEAST_SHARE, own_per_step, robust_z
+from tb_sol_plugin.metrics.ranks.stragglers import CAUSE_WORDS, LATE_START_WORDS, LEAST_SHARE, robust_z
 from tb_sol_plugin.metrics.ranks.summary import RankSummary
 from tb_sol_plugin.metrics.rules.engine import Finding, to_report
-from tb_sol_plugin.metrics.rules.ranks import LATE, LEAST, RankContext, inconsistent_collectives, rank_context, rank_findings
+from tb_sol_plugin.metrics.rules.ranks import LATE, LEAST, RankContext, inconsistent_collectives, job_findings, rank_context
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction
@@ -122,7 +122,7 @@ def run(workers: Sequence[RecordingReduction[RankSummary]], query: RanksQuery) -
     found, job = reports.read_job(workers, query)
     sections: list[AnySection] = []
     context = rank_context(job)
-    reported = rank_findings(context) if context is not None else []
+    reported = job_findings(job)
     headline = R.incomparable(found) or _headline(job, reported)
     if len(job.calls):
         values = heat_values(job, query.what)
@@ -170,13 +170,8 @@ def heat_values(job: Job, what: str) -> pd.DataFrame:
     step, length = (_joined([s[name][c] for s, c in zip(calls.steps, complete, strict=True)]) for name in ("step", "duration_ns"))
     if what == "step":
         return pd.DataFrame({"at": at, "step": step, "value": length.astype(np.float64)})
-    if what == "excess":
-        excess, calls = job.stragglers.new_excess, job.stragglers.calls
-        each = excess.sum(axis=1) - excess[:, CAUSES.index("comm")]
-        known = job.stragglers.peers.count > 1
-    else:
-        each, known = job.waits.exposed_wait, job.waits.exposed_wait >= 0
-    total = pd.DataFrame({"at": calls.at[known], "step": calls["step"][known], "value": each[known]}).groupby(["at", "step"])["value"].sum()
+    own = job.stragglers.excess_by_step if what == "excess" else job.waits.exposed_wait_by_step
+    total = pd.Series(own["value"], pd.MultiIndex.from_arrays([own["at"], own["step"]]))
     return pd.DataFrame({"at": at, "step": step, "value": total.reindex(pd.MultiIndex.from_arrays([at, step])).to_numpy(np.float64)})
 
 
@@ -327,10 +322,9 @@ def rank_rows(found: Ranks[RankSummary], job: Job, *, whole_job: bool = True) ->
         saved[one.at], cause[one.at], enough[one.at] = one.saved_ns, one.cause, True
         late[one.at] = one.late_start
         when[one.at] = stragglers.persistence(one)
-    wait = job.waits.exposed_wait
-    known = wait >= 0
-    waited = np.bincount(calls.at[known], wait[known], minlength=count).astype(np.float64)
-    waited[np.bincount(calls.at[known], minlength=count) == 0] = np.nan
+    wait = job.waits.exposed_wait_by_step
+    waited = np.bincount(wait["at"], wait["value"], minlength=count).astype(np.float64)
+    waited[np.bincount(wait["at"], minlength=count) == 0] = np.nan
     hosts = [None if name.startswith("rank ") else name for name in calls.domains]
     path = np.where(exact & job.joined, excess.sum(axis=1).astype(np.float64), np.nan) if count else np.zeros(0)
     return pd.DataFrame({
@@ -340,7 +334,7 @@ def rank_rows(found: Ranks[RankSummary], job: Job, *, whole_job: bool = True) ->
         "steps": [len(s) for s in steps], "step_ns": whole_numbers([float(np.median(s)) if len(s) else np.nan for s in steps]),
         "kernel_ns": [o[0] for o in own], "communication_ns": [o[1] for o in own], "exposed_communication_ns": [o[2] for o in own],
         "exposed_wait_ns": whole_numbers(waited), "idle_ns": [o[3] for o in own], "path_excess_ns": whole_numbers(path),
-        "saved_ns": whole_numbers(saved), "z": robust_z(own_per_step(calls), stragglers.peers.role),
+        "saved_ns": whole_numbers(saved), "z": robust_z(job.own_per_step, stragglers.peers.role),
         "cause": arrays.or_none(np.where(late, LATE_START_WORDS, np.array([CAUSE_WORDS[c] for c in CAUSES])[cause]), enough),
         "persistence": when,
     })  # fmt: skip
@@ -358,13 +352,13 @@ def _tiles(found: Ranks[RankSummary], job: Job) -> AnySection:
     calls, suspects = job.calls, reports.worth(job) if job.model.exact else []
     steps = [s["duration_ns"][s["complete"]] for s in calls.steps]
     every = np.concatenate(steps) if steps else np.zeros(0)
-    exposed, wait = int(calls["exposed_ns"].sum()), job.waits.exposed_wait
+    exposed, wait = int(calls["exposed_ns"].sum()), job.waits.exposed_wait_by_step["value"]
     matched = (job.found.present > 1)[job.found.number].sum() / max(len(calls), 1)
     values: dict[str, Scalar] = {
         **R.facts(found), "nodes": len(calls.domains), "step_ns": round(float(np.median(every))) if len(every) else None,
         "saved_per_step_ns": round(suspects[0].saved_ns / job.steps) if suspects else 0 if job.model.exact else None,
         "saved_together_per_step_ns": round(suspects[-1].together_ns / job.steps) if suspects else 0 if job.model.exact else None,
-        "exposed_wait_share": int(wait[wait >= 0].sum()) / exposed if exposed and (wait >= 0).any() else None,
+        "exposed_wait_share": int(wait.sum()) / exposed if exposed and len(wait) else None,
         "collectives_matched": float(matched),
     }  # fmt: skip
     notes = {

@@ -141,6 +141,13 @@ class Calls:
         return out
 
 
+def sums_by_step(calls: Calls, values: Ints, known: Mask) -> Columns:
+    """Returns sums of values of calls that are known, by rank and step. Columns: at (place of the rank), step, value; float64."""
+    at, step = calls.at[known], calls["step"][known].astype(np.int64)
+    code, first = arrays.factorize([at, step]) if len(at) else (at, at)
+    return {"at": at[first], "step": step[first], "value": np.bincount(code, values[known], len(first))}
+
+
 def only(calls: Calls, kept: Mask) -> Calls:
     """Returns some of the calls, with the steps that they are of; what a call waited for that is left out is not known."""
     place = np.where(kept, np.cumsum(kept) - 1, -1)

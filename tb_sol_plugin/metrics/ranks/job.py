@@ -1,16 +1,19 @@
 """Takes the summaries of all ranks through matching, clocks, waits, groups and stragglers, once for all pages that ask.
 
-The results of the last few runs are kept: a page of ranks has several tabs, each of which asks for the same.
+The results of the last few runs are kept: a page of ranks has several tabs, each of which asks for the same. Those of many calls are kept
+on disk as well, where the reductions come with a place for it: the next server maps them.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -21,29 +24,46 @@ from tb_sol_plugin.metrics.ranks.clocks import Clocks, clocks, components
 from tb_sol_plugin.metrics.ranks.comparison import Ranks, ranks_of
 from tb_sol_plugin.metrics.ranks.exposed import exposed_by_kind
 from tb_sol_plugin.metrics.ranks.group_kinds import GroupKind
+from tb_sol_plugin.metrics.ranks.kept_job import values_of, waits_of
 from tb_sol_plugin.metrics.ranks.matching import Matched, matched
 from tb_sol_plugin.metrics.ranks.replay import Model, model_of
-from tb_sol_plugin.metrics.ranks.stragglers import Stragglers, stragglers
+from tb_sol_plugin.metrics.ranks.stragglers import Stragglers, own_per_step, stragglers
 from tb_sol_plugin.metrics.ranks.summary import RankSummary
 from tb_sol_plugin.metrics.ranks.waiting import Waits, believed, waits
-from tb_sol_plugin.model.recordings import RecordingReduction
-from tb_sol_plugin.tables.arrays import Mask
+from tb_sol_plugin.model.recordings import RecordingReduction, ResultsKept
+from tb_sol_plugin.tables.arrays import Floats, Mask
+from tb_sol_plugin.tables.mapped import read, written
 
 KEPT: Final = 2
-"""Jobs whose results are kept."""
+"""Jobs whose results are kept in memory."""
+LEAST_KEPT: Final = 20_000
+"""Calls of a job from which on it is kept on disk: of fewer it is made in a moment."""
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
     """All ranks of a run, and what follows from them. assumed: whether the rank of a recording is its place, since none is known.
 
-    recordings: of each rank the worker and the span of its recording; none of a job that is of no run.
+    recordings: of each rank the worker and the span of its recording; none of a job that is of no run. place, name: where what follows
+    from the whole job is kept, and under which name; None nowhere.
     """
 
     calls: Calls
     assumed: Mask
     waits: Waits
     recordings: tuple[tuple[str, str], ...] = ()
+    place: ResultsKept | None = None
+    name: str = ""
+
+    def recalled(self, what: str, make: Callable[[], Any]) -> Any:
+        """Returns plain values that follow from the whole job: as they were kept, else as they are made now."""
+        name = f"{self.name}-{what}"
+        found = _kept(self.place, name)
+        if found is None:
+            found = make()
+            if self.place is not None:
+                self.place.save(name, written(found))
+        return found
 
     @property
     def found(self) -> Matched:
@@ -88,6 +108,11 @@ class Job:
             self._exposed[kinds] = found
         return found
 
+    @cached_property
+    def own_per_step(self) -> Floats:
+        """Own time of each rank per complete step, as `own_per_step` returns it."""
+        return own_per_step(self.calls)
+
     @property
     def steps(self) -> int:
         """Complete steps that some rank has, one at least."""
@@ -116,13 +141,53 @@ def job_of(ranks: Ranks[RankSummary]) -> Job:
         if known and key in _JOBS:
             _JOBS.move_to_end(key)
             return _JOBS[key]
-    made = _made(chosen)
+    place = chosen[0].place if known and not any(one.state == "waiting" for one in ranks.excluded) else None
+    name = hashlib.blake2b(repr(key).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    made = _loaded(place, name)
+    if made is None:
+        made = _made(chosen)
+        if place is not None and len(made.calls) >= LEAST_KEPT:
+            place.save(name, written(_values(made)))
+            made = _loaded(place, name) or made  # whose arrays lie in the file, not in memory
     with _LOCK:
         if known:
             _JOBS[key] = made
             while len(_JOBS) > KEPT:
                 _JOBS.popitem(last=False)
     return made
+
+
+def _values(job: Job) -> dict[str, Any]:
+    """Returns a job as plain values; what is replayed too, where that is all of it."""
+    found = job.stragglers if job.joined.all() else None
+    own = {"assumed": job.assumed, "recordings": [list(one) for one in job.recordings]}
+    return own | {"joined": job.joined, "own_per_step": job.own_per_step, "of": values_of(job.waits, found)}
+
+
+def _kept(place: ResultsKept | None, name: str) -> Any:
+    """Returns values as they were kept; None where they were not."""
+    body = place.mapped(name) if place is not None else None
+    if body is not None:
+        with contextlib.suppress(ValueError):
+            return read(body)
+    return None
+
+
+def _loaded(place: ResultsKept | None, name: str) -> Job | None:
+    """Returns the job of some recordings as it was kept; None where it was not."""
+    values = _kept(place, name)
+    if values is None:
+        return None
+    try:
+        waited, found = waits_of(values["of"])
+        recordings = tuple((worker, span) for worker, span in values["recordings"])
+        job = Job(waited.found.calls, values["assumed"], waited, recordings, place, name)
+        job.__dict__.update({name: values[name] for name in ("joined", "own_per_step")})
+    except (ValueError, KeyError, TypeError):
+        return None
+    if found is not None:
+        job.__dict__.update(model=found.model, stragglers=found)
+    return job
 
 
 def _made(chosen: Sequence[RecordingReduction[RankSummary]]) -> Job:

@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tb_sol_plugin.metrics.ranks.calls import Calls
+from tb_sol_plugin.metrics.ranks.calls import Calls, sums_by_step
 from tb_sol_plugin.metrics.ranks.comparison import OUTLIER_SCORE
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES
 from tb_sol_plugin.metrics.ranks.replay import Model
@@ -23,6 +23,7 @@ from tb_sol_plugin.metrics.ranks.summary import RECV, SEND
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 from tb_sol_plugin.tables.grouped import quantiles
+from tb_sol_plugin.tables.packed import Columns
 
 Persistence: TypeAlias = Literal["systematic", "intermittent", "single"]
 
@@ -290,6 +291,12 @@ class Stragglers:
     def new_excess(self) -> Ints:
         """The part of it that no call of its rank before has: what is summed over calls is counted once."""
         return once(self.calls, self.excess)
+
+    @cached_property
+    def excess_by_step(self) -> Columns:
+        """Own time above that of peers by rank and step, as `sums_by_step` has it; what other communication takes is left out."""
+        each = self.new_excess.sum(axis=1) - self.new_excess[:, CAUSES.index("comm")]
+        return sums_by_step(self.calls, each, self.peers.count > 1)
 
     @cached_property
     def path_excess(self) -> Ints:

@@ -13,11 +13,13 @@ from typing import Final
 
 import numpy as np
 
+from tb_sol_plugin.metrics.ranks.calls import sums_by_step
 from tb_sol_plugin.metrics.ranks.clocks import TOLERANCE_NS, Clocks, directed
 from tb_sol_plugin.metrics.ranks.matching import Matched
 from tb_sol_plugin.metrics.ranks.own_time import exposed_until
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
+from tb_sol_plugin.tables.packed import Columns
 
 APART_NS: Final = 500_000.0
 """Ends of one collective are at most so far apart, or
@@ -67,6 +69,11 @@ class Waits:
         """How much of the wait of each call nothing hides; -1 where the wait is not known. The wait comes first in a call."""
         wait = self.wait_of_call
         return np.where(wait >= 0, exposed_until(self.found.calls.pieces, np.maximum(wait, 0)), -1)
+
+    @cached_property
+    def exposed_wait_by_step(self) -> Columns:
+        """The same by rank and step, as `sums_by_step` has it; of calls whose wait is known."""
+        return sums_by_step(self.found.calls, self.exposed_wait, self.exposed_wait >= 0)
 
     @cached_property
     def exposed_transfer(self) -> Ints:

@@ -9,9 +9,9 @@ uneven work add up: each is replayed without the ones before it. Those of links 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pandas as pd
@@ -154,6 +154,22 @@ def rank_context(job: Job, kinds: tuple[GroupKind, ...] | None = None) -> RankCo
 def rank_findings(context: RankContext) -> list[Finding]:
     """Returns what delays a job, the largest saving first. Of late ranks, which save together, the first comes first."""
     return run(_RULES, context)[0]
+
+
+def job_findings(job: Job) -> list[Finding]:
+    """Returns the same of a job whose groups serve what they seem to; none where no replay tells what something costs."""
+
+    def make() -> list[dict[str, Any]]:
+        context = rank_context(job)
+        found = rank_findings(context) if context is not None else []
+        return [{name: dict(value) if name == "query" else value for name, value in _words(one)} for one in found]
+
+    return [Finding(**one) for one in job.recalled("findings", make)]
+
+
+def _words(one: Finding) -> list[tuple[str, Any]]:
+    """Returns the fields of a finding over ranks: it has no rows of a recording."""
+    return [(f.name, getattr(one, f.name)) for f in fields(one) if f.compare and f.name != "names"]
 
 
 INCONSISTENT: Final = "ranks_inconsistent_collective"
