@@ -3,8 +3,9 @@
     python -m benchmarks.ranks_index [--ranks 1024] [--folder DIR] [--workers 1 2 4] [--dask]
 
 The ranks are simulated (588 collectives each on 128 hosts at 1,024 ranks) and written to the folder first, unless they are there already.
-Each index is made by `tb-sol index` into an empty cache. The first page is asked of a new process, which has read nothing: from the
-reductions and the pages that the index left, then without the pages, then from the reductions alone. --dask: on workers of a cluster of this machine as well.
+Each index is made by `tb-sol index` into an empty cache. The first page is asked of a new process, which has read nothing: from all that
+the index left, then without the pages, then from what was reduced from each rank alone. --dask: on workers of a cluster of this machine
+as well.
 """
 
 from __future__ import annotations
