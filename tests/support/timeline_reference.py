@@ -90,9 +90,11 @@ def _slices(body: bytes, at: int, block: dict[str, Any]) -> dict[str, list[int]]
 
     def column(width: int) -> list[int]:
         nonlocal at
-        planes = [body[at + k * n : at + (k + 1) * n] for k in range(width)]
+        whole = bytearray(width * n)
+        for k in range(width):  # planes from the lowest byte up
+            whole[k::width] = body[at + k * n : at + (k + 1) * n]
         at += width * n + -width * n % 4
-        return [sum(plane[i] << (8 * k) for k, plane in enumerate(planes)) for i in range(n)]
+        return list(struct.unpack(f"<{n}{' BH I'[width]}", whole))
 
     starts, lengths, events, names, counts = (column(w) for w in (4, 4, 4, block["name_bytes"], 2))
     busy = column(1)

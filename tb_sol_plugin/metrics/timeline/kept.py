@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tb_sol_plugin.metrics.timeline.phases import Band
 from tb_sol_plugin.metrics.timeline.tracks import Track
 
-VERSION: Final = 6
+VERSION: Final = 7
 """Raised when lanes, levels or anything else that is kept changes: what was stored is built again."""
 Part: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
@@ -30,6 +30,10 @@ COARSE: Final = 13
 """Everything has at most `2^COARSE` buckets at the level of wide views: as many as the widest screens have pixels."""
 OUTERMOST: Final = "outermost"
 """track, start, end: see `Timeline.outermost`."""
+SUMS: Final = "sums"
+"""What all threads and streams add up to by name: a row per name, see `Selection.groups`."""
+MORE: Final[list[Callable[[Any], Mapping[str, Part]]]] = []
+"""Make further parts of a timeline; added by the modules that read these, which build on timelines."""
 
 
 def level_part(z: int) -> str:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.time import breakdown
+from tb_sol_plugin.metrics.timeline import kept
 from tb_sol_plugin.metrics.timeline.events import CATEGORIES, TABLES, Ids, column_text
 from tb_sol_plugin.metrics.timeline.links import launched_ns, pairs_of
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
@@ -168,10 +169,15 @@ class Selection:
         if found is None:
             if len(made) >= MOST_MADE:
                 made.clear()
-            found = made[key] = self._groups(by)
+            found = made[key] = self._kept_groups(by) or self._groups(by)
             for column in found.values():
                 column.flags.writeable = False
         return found
+
+    def _kept_groups(self, by: GroupBy) -> Columns | None:
+        """Returns what everything adds up to as it was kept beside the recording; None for another choice, or where it was not."""
+        is_kept = by == "name" and self.clip and self.tracks == tuple(everything(self.timeline))
+        return self.timeline.part(kept.SUMS) if is_kept else None
 
     def _groups(self, by: GroupBy) -> Columns:
         events = self.timeline.events
@@ -305,6 +311,17 @@ def select(timeline: Timeline, begin: int, end: int, tracks: Sequence[int], *, c
 def everything(timeline: Timeline) -> list[int]:
     """Returns all tracks of streams and threads: what a selection takes where no track is named."""
     return [i for i, t in enumerate(timeline.tracks) if t.kind in ("stream", "thread") and t.kind not in GROUPS]
+
+
+def sums_to_keep(timeline: Timeline) -> dict[str, Columns]:
+    """Returns what everything adds up to by name, as a part that is kept: gone through once while it is in memory anyway."""
+    chosen = select(timeline, 0, timeline.span_ns + 1, everything(timeline))
+    sums = chosen._groups("name") if len(timeline.events) else {}
+    chosen.let_go()
+    return {kept.SUMS: sums} if sums else {}
+
+
+kept.MORE.append(sums_to_keep)
 
 
 def named_tracks(shown: Timeline, text: str) -> list[int]:

@@ -69,7 +69,7 @@ class Timeline:
 
     # -- what was kept -------------------------------------------------------------------------------------------------
 
-    def _part(self, name: str) -> kept.Part | None:
+    def part(self, name: str) -> kept.Part | None:
         """Returns a part as it was kept, None where it was not, or is damaged: then it is made as if nothing had been kept."""
         return self._stored.part(name) if self._stored is not None else None
 
@@ -95,14 +95,14 @@ class Timeline:
         self.events.known = self._kept_names
 
         def order() -> Ids:
-            part = self._part(kept.ORDER)
+            part = self.part(kept.ORDER)
             return part["event"] if part is not None else arrange(self.capture, self.events).order
 
         tracks = [replace(t, children=list(t.children)) for t in head.tracks]
         return Arranged(tracks, order, np.array(head.bounds, np.int64))
 
     def _kept_names(self) -> list[Ints] | None:
-        part = self._part(kept.NAMES)
+        part = self.part(kept.NAMES)
         return None if part is None else [part["pair"][part["table"] == table] for table in range(len(TABLES))]
 
     def _kept_series(self) -> list[Series]:
@@ -110,14 +110,14 @@ class Timeline:
 
         def columns(place: int) -> Callable[[], tuple[Ints, Floats]]:
             def read() -> tuple[Ints, Floats]:
-                part = self._part(kept.series_part(place))
+                part = self.part(kept.series_part(place))
                 return series_of(self.capture)[place].columns() if part is None else (part["time"], part["value"])
 
             return read
 
         def coarse(place: int, z: int) -> Callable[[], Coarse | None]:
             def read() -> Coarse | None:
-                part = self._part(kept.coarse_part(place)) if z >= 0 else None
+                part = self.part(kept.coarse_part(place)) if z >= 0 else None
                 return None if part is None else Coarse(z, *(part[c] for c in COARSE_COLUMNS))
 
             return read
@@ -128,7 +128,7 @@ class Timeline:
     def _kept_level(self, place: int) -> Level:
         assert self._stored is not None
         z, bounds = self._stored.head.levels[place]
-        part = self._part(kept.level_part(z))
+        part = self.part(kept.level_part(z))
         if part is None:
             return self._built[place]
         return Level(z, part["start"], part["end"], part["event"], part["first"], part["busy"], np.array(bounds, np.int64))
@@ -204,6 +204,8 @@ class Timeline:
             covers[group], parts[kept.cover_part(group)], grid = self.summary(group).kept(group, self.span_ns)
             if grid is not None:
                 parts[kept.grid_part(group)] = grid
+        for more in kept.MORE:
+            parts.update(more(self))
         head = kept.Head(
             kept.VERSION, len(self.events), self._root, self.capture.attached_state, self.own_tracks, self.arranged.bounds.tolist(),
             [(one.z, one.bounds.tolist()) for one in self._built], self.focus(), self.overflow, covers,
@@ -243,7 +245,7 @@ class Timeline:
 
         The time that they cover is that of all host events: every other one lies within one of them.
         """
-        part = self._part(kept.OUTERMOST)
+        part = self.part(kept.OUTERMOST)
         if part is not None:
             return part["track"], part["start"], part["end"]
         host = self.capture.host
@@ -273,7 +275,7 @@ class Timeline:
     @cached_property
     def _lane_of(self) -> npt.NDArray[np.unsignedinteger[Any]]:
         """The lane of each event."""
-        part = self._part(kept.LANES)
+        part = self.part(kept.LANES)
         if part is not None:
             return part["lane"]
         lanes = len(self.arranged.bounds) - 1
@@ -340,10 +342,10 @@ class Timeline:
             return self._made_summary(track)
 
         def covers() -> Sequence[Cover]:
-            part = self._part(kept.cover_part(head.part))
+            part = self.part(kept.cover_part(head.part))
             return covers_of(head, part) if part is not None else self._made_summary(track).covers
 
-        grid = self._part(kept.grid_part(head.part)) if head.grid >= 0 else None
+        grid = self.part(kept.grid_part(head.part)) if head.grid >= 0 else None
         return Summary([kind for kind, _ in head.kinds], covers, None if grid is None else Grid.of_kept(head, grid))
 
     def _made_summary(self, track: int) -> Summary:
