@@ -13,16 +13,18 @@ collective on the path names the rank that came last and opens what that did bef
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses.time import critical_path_tables as T
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical.findings import findings
 from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.items import By, items
-from tb_sol_plugin.metrics.critical.over_ranks import rank_waits, told_apart
+from tb_sol_plugin.metrics.critical.over_ranks import RankWaits, rank_waits, told_apart
 from tb_sol_plugin.metrics.critical.parts import PARTS, class_sums, classes_frame, mean_of, steps_frame
 from tb_sol_plugin.metrics.critical.path import OF_HOST, PLACE, Path, inside_ranges, path_of, selected_path
 from tb_sol_plugin.metrics.critical.replay import Trust, trust_of
@@ -91,11 +93,13 @@ def run(capture: Capture, query: CriticalPathQuery, ranks: Sequence[RecordingRed
     path = told_apart(capture, path, waits) if waits is not None else path
     trust, phases = trust_of(capture, where), _phases(capture)
     whole, path = path, inside_ranges(capture, path, query.phase) if query.phase else path
+    of_path = partial(_of_path, capture, where, query, whole, path, waits)
     means = mean_of(class_sums(path), len(path.rows))
     values = _values(capture, where, path, trust, means)
     found = items(capture, where, query.by, query.phase)
     if trust.grade == "poor":  # a replay is no prediction
         found = found.assign(saved_half_ns=-1, saved_zero_ns=-1)
+    own = of_path() if waits is not None else memo(capture, ("critical_path.of_path", where.rows, query.phase, query.step), of_path)
     frame = T.items_frame(capture, found, len(path.rows), int(values["duration_ns"] or 0), query.by)
     return Report(
         analysis="critical_path",
@@ -111,8 +115,7 @@ def run(capture: Capture, query: CriticalPathQuery, ranks: Sequence[RecordingRed
                 f"parts of the critical path, which add up to {T.of_steps(capture, where)}",
                 notes={n: human(int(values[n] or 0) / max(int(values["duration_ns"] or 0), 1), "ratio") for n in PARTS if values[n]},
             ),
-            _timeline(capture, path_of(capture, where)),
-            *_findings(capture, where, query.step, whole),
+            *own.head,
             make_table(
                 "items", "On the path", frame, T.ITEMS, key="full_name", sort=Sort("time_ns"),
                 subtitle=f"{where.label}; per step; saved: replayed with half of its time, and with none",
@@ -123,19 +126,34 @@ def run(capture: Capture, query: CriticalPathQuery, ranks: Sequence[RecordingRed
                 "facts", "Trust in the path", {n: values[n] for n in T.TRUST}, T.FACTS, span=4,
                 text=f"Grade {trust.grade}: {GRADE_WORDS[trust.grade]}.", hidden=["released", "cut_edges"],
             ),
-            make_table(
-                "classes", "By class", classes_frame(path), T.CLASSES_TABLE, key="class", span=8, adds=["time_ns", "share", "segments"],
-                sort=Sort("time_ns"), timeline=OnTimeline("longest_ns", "longest_start_ns", "longest_ns", what="its longest segment"),
-            ),
-            *([_steps(capture, path)] if len(path.rows) > 1 and not query.phase else []),
-            *([T.collectives_table(capture, path, waits)] if waits is not None else []),
-            make_table(
-                "segments", "Segments", T.segments_frame(capture, path), T.SEGMENTS, key="order", sort=Sort("duration_ns"),
-                filters=["class", "evidence"], adds=["duration_ns"], timeline=OnTimeline("start_ns", "start_ns", "duration_ns"),
-                subtitle="each stretch between two moments of which one holds the other",
-            ),
+            *own.tail,
         ],
     )  # fmt: skip
+
+
+class _OfPath(NamedTuple):
+    """Sections about the path itself, whatever its items are: those before them, and those after."""
+
+    head: list[AnySection]
+    tail: list[AnySection]
+
+
+def _of_path(capture: Capture, where: Scope, query: CriticalPathQuery, whole: Path, path: Path, waits: RankWaits | None) -> _OfPath:
+    head = [_timeline(capture, path_of(capture, where)), *_findings(capture, where, query.step, whole)]
+    tail: list[AnySection] = [
+        make_table(
+            "classes", "By class", classes_frame(path), T.CLASSES_TABLE, key="class", span=8, adds=["time_ns", "share", "segments"],
+            sort=Sort("time_ns"), timeline=OnTimeline("longest_ns", "longest_start_ns", "longest_ns", what="its longest segment"),
+        ),
+        *([_steps(capture, path)] if len(path.rows) > 1 and not query.phase else []),
+        *([T.collectives_table(capture, path, waits)] if waits is not None else []),
+        make_table(
+            "segments", "Segments", T.segments_frame(capture, path), T.SEGMENTS, key="order", sort=Sort("duration_ns"),
+            filters=["class", "evidence"], adds=["duration_ns"], timeline=OnTimeline("start_ns", "start_ns", "duration_ns"),
+            subtitle="each stretch between two moments of which one holds the other",
+        ),
+    ]  # fmt: skip
+    return _OfPath(head, tail)
 
 
 def _values(capture: Capture, where: Scope, path: Path, trust: Trust, means: np.ndarray) -> dict[str, Scalar]:

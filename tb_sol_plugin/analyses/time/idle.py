@@ -137,7 +137,7 @@ def _causes(capture: Capture, found: pd.DataFrame, by: str) -> pd.DataFrame:
     names, group = _groups(capture, found["next"].to_numpy(), by)
     pair, first = arrays.factorize([device, group]) if len(found) else (device, device)
     count = len(first)
-    whole = dict(zip(*(values.tolist() for values in _sum_of(device, found["duration_ns"].to_numpy())), strict=True))
+    whole = found.groupby("device")["duration_ns"].sum().to_dict()
     parts = []
     for name, label in CAUSES.items():
         time = found[name].to_numpy()
@@ -165,12 +165,6 @@ def _groups(capture: Capture, row: np.ndarray, by: str) -> tuple[list[str], np.n
         name = arrays.coded(capture.host["name"])
         return [str(n) for n in name.categories], np.where(around >= 0, np.append(name.codes, -1)[around], -1).astype(np.int64)
     return [""], np.zeros(len(row), np.int64)
-
-
-def _sum_of(code: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (the distinct codes, the sum of the values of each)."""
-    known, place = np.unique(code, return_inverse=True)
-    return known, arrays.exact_sums(place, values, len(known))
 
 
 def _streams(frame: pd.DataFrame) -> pd.DataFrame:

@@ -266,11 +266,8 @@ class FastPath(IterationTimes):
         number, start, duration, inside, before, times, _, now = one
         values = [number, start, duration, inside, before]
         if times:
-            if len(times) > 1:
-                times.reverse()  # of two that begin at once the outer one comes first
-                times.sort(key=_start_of)
             values.append(number)
-            for time in times:
+            for time in _in_order(times):
                 values += time[:3]
         row = tuple(values)
         self.last = number, start, duration, None
@@ -287,11 +284,9 @@ class FastPath(IterationTimes):
         rows: list[TimeRow] = []
         row: list[int | None] = [number, start, duration if device is None else device, inside, before]
         if times:
-            times.reverse()
-            times.sort(key=_start_of)
             values.append(number)
             row.append(number)
-            for label, begin, spent, pair in times:
+            for label, begin, spent, pair in _in_order(times):
                 ns = pool.resolve(pair)
                 row += (label, begin, spent if device is None else ns)
                 rows.append((label, begin, spent, ns, 1))
@@ -383,6 +378,14 @@ class FastPath(IterationTimes):
         if self._writer is not None:
             self._writer.continued(self.size - done, line, done, None)
             self._fd, self.size, self._room, self._notes, _ = self._writer.direct()
+
+
+def _in_order(times: list[PhaseTime]) -> list[PhaseTime]:
+    """Sort the phases of an iteration by their start, in place; of two that begin at once the outer one, which ended later, is first."""
+    if len(times) > 1:
+        times.reverse()
+        times.sort(key=_start_of)
+    return times
 
 
 def _timed_to_the_end(one: Ended | Finished) -> bool:

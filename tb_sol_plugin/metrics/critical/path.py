@@ -289,6 +289,8 @@ def _held(of: Graph, edge: Ints) -> _Held:
     some = edge >= 0
     if not some.any():
         return _Held(np.full(len(edge), -1, np.int64), np.full(len(edge), -1, np.int8), *(np.zeros(len(edge), np.int64) for _ in range(2)))
+    if some.all():
+        return _Held(of.edges.kind[edge].astype(np.int64), of.edges.evidence[edge], of.lag[edge], of.edges.least[edge])
     edges, safe = of.edges, np.maximum(edge, 0)
     return _Held(
         np.where(some, edges.kind[safe], -1).astype(np.int64), np.where(some, edges.evidence[safe], -1), np.where(some, of.lag[safe], 0),
@@ -409,9 +411,7 @@ def device_classes(capture: Capture) -> Ints:
 
     def make() -> Ints:
         kind, sort = B.classes(capture), capture.device["kind"].to_numpy()
-        known = {name: PLACE[f"kernel_{name}"] for name in KERNEL_KINDS}
-        rows = np.arange(len(kind))
-        out = np.array([known.get(name, PLACE["kernel_other"]) for name in kinds_at(capture, rows)], np.int64)
+        out = kinds_at(capture, np.arange(len(kind)), {name: PLACE[f"kernel_{name}"] for name in KERNEL_KINDS})
         out[kind == B.COMMUNICATION] = PLACE["communication"]
         out[kind == B.MEMCPY] = PLACE["copy"]
         out[sort == S.MEMSET] = PLACE["memset"]

@@ -218,7 +218,7 @@ def kernel_time(capture: Capture, waterfall: Waterfall) -> dict[str, int]:
         return dict.fromkeys(KINDS, 0)
     kind, places = waterfall.kind[rows].astype(np.int64), {name: place for place, name in enumerate(KINDS)}
     unnamed = kind == NO_KIND
-    kind[unnamed] = [places.get(name, places["other"]) for name in kinds_at(capture, rows[unnamed])]
+    kind[unnamed] = kinds_at(capture, rows[unnamed], places)
     return dict(zip(KINDS, arrays.exact_sums(kind, waterfall.own[rows], len(KINDS)).tolist(), strict=True))
 
 

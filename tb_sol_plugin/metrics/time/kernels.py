@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 from zlib import crc32
 
@@ -20,7 +20,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.process import give_back
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Mask, Places
+from tb_sol_plugin.tables.arrays import Ints, Mask, Places
 
 GroupBy: TypeAlias = Literal["name", "name_op", "name_annotation", "properties"]
 KEYS: Final[dict[str, tuple[str, ...]]] = {
@@ -137,13 +137,16 @@ def _classes(capture: Capture) -> tuple[pd.DataFrame, Places]:
     return found, row
 
 
-def kinds_at(capture: Capture, rows: npt.NDArray[np.integer]) -> list[str]:
-    """Returns the kind of work of rows on devices by their names; where there are many names, what is known of them all is kept."""
-    names = capture.device["name"]
+def kinds_at(capture: Capture, rows: npt.NDArray[np.integer], places: Mapping[str, int]) -> Ints:
+    """Returns the kind of work of rows on devices by their names, each by its place; of a kind without one that of "other".
+
+    Where there are many names, what is known of them all is kept.
+    """
+    names, other = capture.device["name"], places["other"]
     if len(names.cat.categories) < MANY:
-        return arrays.per_text(names, rows, kind_of, object).tolist()  # type: ignore[no-any-return]
-    known = np.append(kernel_classes(capture)["kind"].to_numpy(object), "other")
-    return known[class_of(capture, rows)].tolist()  # type: ignore[no-any-return]
+        return arrays.per_text(names, rows, lambda name: places.get(kind_of(name), other), np.int64)
+    known = np.array([*(places.get(kind, other) for kind in kernel_classes(capture)["kind"].tolist()), other], np.int64)
+    return np.asarray(known[class_of(capture, rows)], np.int64)
 
 
 def matrix_units_at(capture: Capture, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int8]:
