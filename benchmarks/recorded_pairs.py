@@ -29,7 +29,8 @@ from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.compare.causes import compared
 from tb_sol_plugin.metrics.compare.differences import Side
 from tb_sol_plugin.metrics.compare.gate import check, wanted_of
-from tb_sol_plugin.metrics.compare.samples import Samples, samples_of
+from tb_sol_plugin.metrics.compare.on_path import samples_with_path
+from tb_sol_plugin.metrics.compare.samples import Samples
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.units import how_many
 
@@ -38,7 +39,7 @@ STEPS: Final = 14
 
 @dataclass(frozen=True)
 class Job:
-    """A small training job. width: of the middle layer. loading_ms: of each batch. syncs: reads of a value on the host per step."""
+    """A small training job. width: of the middle layer. loading_ms: of each batch."""
 
     width: int = 512
     batch: int = 128
@@ -83,7 +84,7 @@ def recorded(job: Job, folder: Path) -> Samples:
             optimizer.step()
             optimizer.zero_grad()
             profiler.step()
-    return samples_of(read(str(file)), Query())
+    return samples_with_path(read(str(file)), Query())
 
 
 def raises(runs: list[Samples]) -> bool:
@@ -99,7 +100,8 @@ def main() -> int:
     torch.set_num_threads(1)
     named: dict[str, list[bool]] = defaultdict(list)
     wrong: dict[str, list[str]] = defaultdict(list)
-    broken, same = 0, []
+    broken = paths = 0
+    same: list[Samples] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for i in range(options.trials):
@@ -109,6 +111,7 @@ def main() -> int:
             a, b = Side("A", same[-1:]), Side("B", [recorded(job, folder)])
             both = compared(a, b)
             broken += not exact(both.waterfall.bars, both.waterfall.b_ns - both.waterfall.a_ns)
+            paths += both.waterfall.basis == "path"
             first = both.causes[0] if both.causes else None
             named[what].append(first is not None and first.kind in kinds)
             if not named[what][-1]:
@@ -118,7 +121,7 @@ def main() -> int:
         table.add_row(what, str(sum(rights)), str(len(rights)), ", ".join(dict.fromkeys(wrong[what])))
     out = Console(width=150, highlight=False)
     out.print(table)
-    out.print(f"{broken} waterfalls that do not add up")
+    out.print(f"{paths} by the critical path; {broken} waterfalls that do not add up")
     for runs in (1, 3):
         pairs = [same[i : i + 2 * runs] for i in range(len(same) - 2 * runs + 1)]
         alarms = sum(raises(pair) for pair in pairs)

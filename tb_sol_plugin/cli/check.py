@@ -21,8 +21,9 @@ from tb_sol_plugin.cli.check_formats import FORMATS, Link
 from tb_sol_plugin.errors import BadQuery, NotFound, Unavailable, one_line
 from tb_sol_plugin.metrics.compare.differences import Side
 from tb_sol_plugin.metrics.compare.gate import FINDING, Verdict, check, check_budgets, levels_between, limit_of, noise_between, wanted_of
+from tb_sol_plugin.metrics.compare.on_path import samples_with_path
 from tb_sol_plugin.metrics.compare.ranks import slowest
-from tb_sol_plugin.metrics.compare.samples import Samples, findings_in, samples_of
+from tb_sol_plugin.metrics.compare.samples import Samples, findings_in
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.redact import text as redacted
 from tb_sol_plugin.store.reductions import recordings_by_worker
@@ -216,7 +217,7 @@ def _looks_for_findings(options: argparse.Namespace) -> bool:
 
 def _of_recording(capture: Capture, query: Query, findings: bool) -> Samples:
     """Returns the samples of a recording. findings: whether those are looked for, which takes as long as the page of them."""
-    found = samples_of(capture, query)
+    found = samples_with_path(capture, query)
     if not findings:
         return found
     try:

@@ -78,13 +78,15 @@ def _checked(found: Baseline) -> None:
         raise ValueError("the tree of a step, which no baseline stores")
     for one in found.runs:
         count = len(one.steps)
-        if not count or any(len(v) != count for v in [*one.values.values(), *one.parts.values()]) or "step_time" not in one.values:
+        on_path = [*one.path.parts.values()] if one.path is not None else []
+        each_step = [*one.values.values(), *one.parts.values(), *on_path]
+        if not count or any(len(v) != count for v in each_step) or "step_time" not in one.values:
             raise ValueError("numbers of different lengths")
-        if any(abs(number) >= LARGEST for numbers in (one.steps, *one.values.values(), *one.parts.values()) for number in numbers):
+        if any(abs(number) >= LARGEST for numbers in (one.steps, *each_step) for number in numbers):
             raise ValueError("a number that no step has")
         if any(not 0 <= place < count for place in one.row_steps):
             raise ValueError("a step that is not there")
-        for rows in one.groupings.values():
+        for rows in [*one.groupings.values(), *([one.path.items] if one.path is not None else [])]:
             if len(rows.of) != len(rows.names) or len(rows.names) * len(one.row_steps) > MOST_NUMBERS:
                 raise ValueError("rows of different lengths")
             columns = [per_step(rows, column, len(one.row_steps)) for column in ("calls", "host", "device", "work")]
@@ -96,7 +98,7 @@ def save_baseline(path: str, side: Side) -> None:
     """Stores a side: the settings that name a model or a file are left out."""
     runs = [
         msgspec.structs.replace(
-            r, settings={n: redacted(t) for n, t in r.settings.items()}, tree=None, began_ns=None, path=None
+            r, settings={n: redacted(t) for n, t in r.settings.items()}, tree=None, began_ns=None
         )
         for r in side.runs
     ]

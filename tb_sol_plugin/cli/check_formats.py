@@ -12,9 +12,10 @@ import msgspec
 
 from tb_sol_plugin.errors import one_line
 from tb_sol_plugin.metrics.compare.causes import Cause
-from tb_sol_plugin.metrics.compare.differences import BUSY, SLOW, STEP, Bar
+from tb_sol_plugin.metrics.compare.differences import BASES, BUSY, PATH, SLOW, STEP, Bar
 from tb_sol_plugin.metrics.compare.gate import Judged, Verdict
 from tb_sol_plugin.metrics.compare.samples import METRICS, text_of
+from tb_sol_plugin.metrics.critical.parts import PARTS as ON_PATH
 from tb_sol_plugin.units import signed, signed_percent
 
 WORDS: Final = {
@@ -25,7 +26,7 @@ BARS: Final = {
     SLOW: "slow steps", STEP: "step", "kernel_ns": "kernels", "memcpy_ns": "copies", "memset_ns": "memset", "communication_ns":
     "exposed communication", "runtime_ns": "runtime calls", "dataloader_ns": "DataLoader", "cpu_exec_ns": "CPU execution",
     "other_ns": "nothing recorded", BUSY[0]: "device busy", BUSY[1]: "rest of the step",
-}  # fmt: skip
+} | {f"{PATH}{name}": part[0][0].lower() + part[0][1:] for name, part in ON_PATH.items()}  # fmt: skip
 MOST_LINES: Final = 40
 NAME: Final = 160
 """Characters of a name that are printed."""
@@ -76,7 +77,9 @@ def text(found: Verdict, status: int, link: Link) -> str:
     lines = [first_line(found), f"{found.base} → {found.candidate}"]
     lines += [f"  {_one(j)}" for j in found.metrics[:8]] if len(found.metrics) > 1 else []
     lines += [f"  cause {i}: {_cause(c)}" for i, c in enumerate(found.causes, 1)]
-    lines += [f"  {signed(b.delta_ns, 'ns')}  {BARS.get(b.name, b.name)}" for b in _bars(found)[:5]]
+    bars = _bars(found)[:5]
+    lines += [f"  mean step, {BASES[found.waterfall.basis]}:"] if bars else []
+    lines += [f"  {signed(b.delta_ns, 'ns')}  {BARS.get(b.name, b.name)}" for b in bars]
     lines += [f"  needs about {j.more} more steps a side to decide: {_label(j.name)}" for j in found.metrics if j.more is not None][:2]
     lines += [f"  differs: {name}: {a or 'not recorded'} → {b or 'not recorded'}" for name, a, b in found.settings[:3]]
     lines += [f"  note: {w}" for w in found.warnings[:3]]
@@ -102,7 +105,8 @@ def as_json(found: Verdict, status: int, link: Link) -> str:
             for c in found.causes
         ],
         "settings": [{"fact": n, "a": a, "b": b} for n, a, b in found.settings], "warnings": list(found.warnings),
-        "waterfall": {"a_ns": found.waterfall.a_ns, "b_ns": found.waterfall.b_ns, "bars": [_bar(b) for b in found.waterfall.bars]},
+        "waterfall": {"a_ns": found.waterfall.a_ns, "b_ns": found.waterfall.b_ns, "basis": found.waterfall.basis,
+                      "bars": [_bar(b) for b in found.waterfall.bars]},
     }  # fmt: skip
     return msgspec.json.format(msgspec.json.encode(body), indent=2).decode() + "\n"
 
@@ -173,7 +177,8 @@ def markdown(found: Verdict, status: int, link: Link) -> str:
         lines += ["", "**Causes**", ""] + [f"{i}. {escaped_markdown(_cause(c))}" for i, c in enumerate(found.causes, 1)]
     bars = _bars(found)[:5]
     if bars:
-        lines += ["", "Mean step: " + ", ".join(f"{signed(b.delta_ns, 'ns')} {BARS.get(b.name, b.name)}" for b in bars) + "."]
+        basis = BASES[found.waterfall.basis]
+        lines += ["", f"Mean step, {basis}: " + ", ".join(f"{signed(b.delta_ns, 'ns')} {BARS.get(b.name, b.name)}" for b in bars) + "."]
     if found.settings:
         lines += ["", _also_different(found)]
     more = [j for j in found.metrics if j.more is not None]

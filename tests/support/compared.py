@@ -26,7 +26,9 @@ class Job:
     operator per layer. clock: factor on all kernels. loading_us: of the next batch. syncs: blocking calls per step, of 300 us each. mallocs:
     calls of the driver's allocator per step, of 200 us each, while the device idles. reduce_us: of an all-reduce, behind the layers or after them.
     by_layer: each layer has kernels of an own name. batch: rows of what operators take, with shapes recorded; 0: without. ops: other names of
-    operators, "" for one that is gone. peak_mb: in use at most in each step, 0 not recorded. shapes: factor on the rows of an operator's arguments. noise: standard deviation of a step's factor, with autocorrelation 0.5. slow: share of steps that take 1.5 times.
+    operators, "" for one that is gone. waits: whether what waits for the device is a call, also at the end of a step, and not silence.
+    peak_mb: in use at most in each step, 0 not recorded. shapes: factor on the rows of an operator's arguments. noise: standard deviation of
+    a step's factor, with autocorrelation 0.5. slow: share of steps that take 1.5 times.
     """
 
     steps: int = 12
@@ -48,6 +50,7 @@ class Job:
     batch: int = 0
     ops: dict[str, str] = field(default_factory=dict)
     shapes: dict[str, int] = field(default_factory=dict)
+    waits: bool = False
 
 
 def trace(job: Job, seed: int = 0) -> TraceBuilder:
@@ -85,18 +88,21 @@ def _step(t: TraceBuilder, job: Job, number: int, begin: int, factor: float) -> 
                 own = f"{job.kernels.get(name, kernel)}{f'_{layer}' if job.by_layer else ''}"
                 t.launch(own, at=now + 2 * US, start=device, duration=length, call_duration=3 * US)
                 now, device = now + 9 * US, device + length + US
-    for _ in range(job.syncs):
-        now = max(now, device)
-        t.op("aten::item", now, 300 * US)
-        t.call("cudaStreamSynchronize", now + US, 298 * US)
-        now += 301 * US
-    for _ in range(job.mallocs):
-        now = max(now, device)
-        t.call("cudaMalloc", now + US, 198 * US)
-        now += 201 * US
+    for name, count, length in (("cudaStreamSynchronize", job.syncs, 300 * US), ("cudaMalloc", job.mallocs, 200 * US)):
+        for _ in range(count):
+            behind = max(device - now, 0)  # the call waits for the device, or begins when that is done
+            now, length_in_all = (now, length + behind) if job.waits else (now + behind, length)
+            if name != "cudaMalloc":
+                t.op("aten::item", now, length_in_all)
+            t.call(name, now + US, length_in_all - 2 * US)
+            now += length_in_all + US
     if job.reduce_us and not job.reduce_behind:
         length = round(job.reduce_us * US * factor)
         now, device = _all_reduce(t, now, device + 10 * US, length), device + 10 * US + length
+    if job.waits:
+        length = max(device - now, 0) + 4 * US
+        t.call("cudaDeviceSynchronize", now, length)
+        now += length
     end = max(now, device) + 20 * US
     if job.peak_mb:
         size = job.peak_mb << 20

@@ -13,16 +13,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Literal
 
-import msgspec
-
 from tb_sol_plugin.analyses.compare import compare_tables as T
 from tb_sol_plugin.analyses.compare import compare_tree_tables as TT
 from tb_sol_plugin.metrics.compare.alignment import Trees
 from tb_sol_plugin.metrics.compare.causes import Cause, compared
-from tb_sol_plugin.metrics.compare.differences import MetricChange, Rows, Side
+from tb_sol_plugin.metrics.compare.differences import BASES, MetricChange, Rows, Side
 from tb_sol_plugin.metrics.compare.findings import findings_of
-from tb_sol_plugin.metrics.compare.on_path import path_parts, waterfall_on_path, why_no_path
-from tb_sol_plugin.metrics.compare.samples import GROUPINGS, PROFILER, Samples, samples_of
+from tb_sol_plugin.metrics.compare.on_path import samples_with_path
+from tb_sol_plugin.metrics.compare.samples import GROUPINGS, PROFILER, Samples
 from tb_sol_plugin.metrics.report.settings import SETTINGS, settings_table
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import PairQuery
@@ -34,22 +32,22 @@ from tb_sol_plugin.units import capitalized, human, number, signed_percent
 By = Literal["auto", "operator", "kernel", "kind", "module", "phase", "copy", "tree"]
 
 
-AsParts = Literal["exclusive", "path"]
+AsParts = Literal["auto", "path", "exclusive"]
 
 
 class CompareQuery(PairQuery, kw_only=True, frozen=True):
     """by: what the rows of the table are; auto takes operators, or what both have; tree shows the aligned steps whatever they share
-    basis: what the difference of the step is split into: exclusive parts of the step, or path: parts of its critical path, which hold it
+    basis: what the difference of the step is split into: path, parts of its critical path, which hold it; exclusive, what runs in it; auto
+    takes the path where that of both is graded good or fair
     """
 
     by: By = "auto"
-    basis: AsParts = "exclusive"
+    basis: AsParts = "auto"
 
 
 def reduced(capture: Capture, query: CompareQuery) -> Samples:
-    """Returns the samples of a recording, with the critical paths of its steps where these are wanted."""
-    found = samples_of(capture, query)
-    return msgspec.structs.replace(found, path=path_parts(capture, query, found)) if query.basis == "path" else found
+    """Returns the samples of a recording, with the critical paths of its steps."""
+    return samples_with_path(capture, query)
 
 
 @analysis(
@@ -63,11 +61,11 @@ def reduced(capture: Capture, query: CompareQuery) -> Samples:
     tables={"metrics": T.METRICS, "causes": T.CAUSES, "hidden": T.HIDDEN, "waterfall": T.WATERFALL, "rows": T.ROWS, "tree": TT.TREE,
             "settings": SETTINGS},
     facts=(*T.FACTS, *TT.FACTS),
-    reduce=Reduction(reduced, fields=("step", "device_limits", "basis"), version=8),
+    reduce=Reduction(reduced, fields=("step", "device_limits"), version=9),
 )
 def run(here: Compared[Samples], there: Compared[Samples], query: CompareQuery) -> Report:
     a, b = Side(here.name, [here.reduced]), Side(there.name, [there.reduced])
-    both = compared(a, b)
+    both = compared(a, b, by_path=query.basis != "exclusive")
     alike = a.has_steps == b.has_steps
     if not alike:  # a whole recording beside a step: nothing follows from the one being longer
         unknown = [dataclasses.replace(m.change, change=None, low=None, high=None) for m in both.metrics]
@@ -76,8 +74,7 @@ def run(here: Compared[Samples], there: Compared[Samples], query: CompareQuery) 
     elif (a.values("device_busy") is None) != (b.values("device_busy") is None):
         both = dataclasses.replace(both, hidden=[])  # what one of them did not record is not gone
     metrics, found, causes = both.metrics, both.rows, both.causes
-    none = why_no_path(a, b) if query.basis == "path" else ""
-    falls = waterfall_on_path(a, b) if query.basis == "path" and not none else both.waterfall
+    falls = both.waterfall
     by = query.by if query.by in GROUPINGS else next((name for name in GROUPINGS if found[name] is not None), "operator")
     trees = Trees.of(a, b)
     offered = trees is not None and (query.by == "tree" or TT.is_alike(trees.found))
@@ -99,8 +96,10 @@ def run(here: Compared[Samples], there: Compared[Samples], query: CompareQuery) 
         sections.append(TT.tree_table((a.name, b.name), trees.found, device=trees.device, steps=trees.steps))
     sections.append(settings)
     notices = [*_notices(a, b, found, query.by, step), *_of_trees(trees, query.by, offered, (a.name, b.name))]
-    if none:
-        notices.append(Notice(f"Not by the critical path: {none}; the difference is split by {T.BASES[falls.basis].removeprefix('by ')}."))
+    if both.no_path and alike and query.basis != "exclusive":
+        instead = BASES[falls.basis].removeprefix("by ")
+        text = f"Not by the critical path: {both.no_path}; the difference is split by {instead}."
+        notices.append(Notice(text, "warn" if query.basis == "path" else "info"))
     return Report(analysis="compare", title="Compare", headline=_headline(a, b, step, causes), notices=notices, sections=sections)
 
 

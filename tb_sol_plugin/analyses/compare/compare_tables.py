@@ -11,6 +11,7 @@ import pandas as pd
 from tb_sol_plugin.analyses.compare.compare_tree_tables import FACTS as TREE_FACTS
 from tb_sol_plugin.metrics.compare.causes import Cause, Hidden
 from tb_sol_plugin.metrics.compare.differences import (
+    BASES,
     BUSY,
     OTHERS,
     PATH,
@@ -18,7 +19,6 @@ from tb_sol_plugin.metrics.compare.differences import (
     SLOW,
     STEP,
     Bar,
-    Basis,
     MetricChange,
     Rows,
     Side,
@@ -55,11 +55,6 @@ PARTS: Final = {
 } | {n: (label, color) for n, (label, color, _) in P.PARTS.items()} | {f"{PATH}{n}": part[:2] for n, part in ON_PATH.items()}
 """Label and color of a bar."""
 BELOW: Final = {OTHERS: "all others", RESIDUE: "what these do not add up to"}
-BASES: Final[Mapping[Basis, str]] = {
-    "path": "by parts of the critical path", "exclusive": "by exclusive parts of the step",
-    "device": "by the device's time and the rest", "step": "as a whole",
-}  # fmt: skip
-"""What the bars are parts of."""
 
 METRICS: Final = (
     Column("metric", "Metric", doc="what is compared, per step", show="text"),

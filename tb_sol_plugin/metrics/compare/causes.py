@@ -15,6 +15,9 @@ import numpy as np
 from tb_sol_plugin.metrics.compare.change import Change
 from tb_sol_plugin.metrics.compare.differences import (
     DEVICE_SPEED,
+    OTHERS,
+    PATH,
+    RESIDUE,
     SLOW,
     STEP,
     Bar,
@@ -27,6 +30,7 @@ from tb_sol_plugin.metrics.compare.differences import (
     rows_of,
     waterfall_of,
 )
+from tb_sol_plugin.metrics.compare.on_path import waterfall_on_path, why_no_path
 from tb_sol_plugin.metrics.compare.samples import GROUPINGS, LAUNCH, NO_MODULE, NO_OPERATOR, OTHER
 from tb_sol_plugin.units import capitalized, how_many, human, number
 
@@ -44,9 +48,18 @@ MAJORITY: Final = 0.5
 """Of a bar: a row with so much of it names the bar."""
 IDLE: Final = {
     "runtime_ns": "runtime calls while the device idles", "cpu_exec_ns": "operators and Python on the host while the device idles",
-    "other_ns": "time in which nothing recorded runs",
+    "other_ns": "time in which nothing recorded runs", f"{PATH}host_ns": "host code that the step waits for",
+    f"{PATH}runtime_ns": "runtime calls that the step waits for", f"{PATH}latency_ns": "launches and gaps between device events",
+    f"{PATH}wait_ns": "hand-overs between streams and threads", f"{PATH}unexplained_ns": "waits that nothing recorded explains",
+    f"{PATH}window_ns": "time outside of what was recorded",
 }  # fmt: skip
 """What a part of the step without device work is called."""
+LIKE: Final = {
+    f"{PATH}kernel_ns": "kernel_ns", f"{PATH}communication_ns": "communication_ns", f"{PATH}rank_wait_ns": "communication_ns",
+    f"{PATH}copies_ns": "memcpy_ns", f"{PATH}dataloader_ns": "dataloader_ns",
+}  # fmt: skip
+"""The exclusive part of a step that a part of the critical path has the rows of."""
+LAUNCHING: Final = ("runtime_ns", f"{PATH}runtime_ns", f"{PATH}latency_ns")
 HIDING: Final = 0.3
 """Of a change of the exposed part: where the whole changed by less, the overlap did."""
 MOSTLY: Final = 0.7
@@ -84,20 +97,24 @@ class Hidden:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that two sides differ in. rows: by grouping, None where a side does not have it."""
+    """All that two sides differ in. rows: by grouping, None where a side does not have it. no_path: why the waterfall is not by parts of
+    the critical path; "" where it is.
+    """
 
     metrics: list[MetricChange]
     rows: Mapping[str, Rows | None]
     waterfall: Waterfall
     causes: list[Cause]
     hidden: list[Hidden]
+    no_path: str = ""
 
 
-def compared(a: Side, b: Side) -> Comparison:
-    """Sets side B against side A."""
+def compared(a: Side, b: Side, *, by_path: bool = True) -> Comparison:
+    """Sets side B against side A. by_path: the step is split by parts of the critical path where both sides have one to rest on."""
     rows = {by: rows_of(a, b, by) for by in (*GROUPINGS, LAUNCH)}
-    metrics, falls = metrics_of(a, b), waterfall_of(a, b, rows)
-    return Comparison(metrics, rows, falls, causes_of(falls, rows, metrics), hidden_changes(falls, rows, metrics))
+    metrics, no_path = metrics_of(a, b), why_no_path(a, b) if by_path else "exclusive parts are wanted"
+    falls = waterfall_of(a, b, rows) if no_path else waterfall_on_path(a, b)
+    return Comparison(metrics, rows, falls, causes_of(falls, rows, metrics), hidden_changes(falls, rows, metrics), no_path)
 
 
 def hidden_changes(found: Waterfall, rows: Mapping[str, Rows | None], metrics: list[MetricChange]) -> list[Hidden]:
@@ -113,7 +130,9 @@ def hidden_changes(found: Waterfall, rows: Mapping[str, Rows | None], metrics: l
         real = [b for b in found.bars if b.low_ns is not None and _real(b) and abs(b.delta_ns) >= least]
         if any(b.delta_ns > 0 for b in real) and any(b.delta_ns < 0 for b in real):
             out += [Hidden(b.name, b.delta_ns, "cancels with others: the step is as long") for b in real]
-    exposed = {b.name: b.delta_ns for b in found.bars}
+    exposed: dict[str, int] = {}
+    for b in found.bars:
+        exposed[_part(b)] = exposed.get(_part(b), 0) + b.delta_ns
     kernels, copies = rows.get("kernel"), rows.get("copy")
     for part, grouping, wanted in (("communication_ns", kernels, True), ("kernel_ns", kernels, False), ("memcpy_ns", copies, None)):
         if grouping is None or part not in exposed or grouping.time != "device":
@@ -148,6 +167,11 @@ def causes_of(found: Waterfall, rows: Mapping[str, Rows | None], metrics: list[M
     return out[:MOST]
 
 
+def _part(bar: Bar) -> str:
+    """Returns the exclusive part of a step that a bar has the rows of."""
+    return LIKE.get(bar.name, bar.name)
+
+
 def _real(bar: Bar) -> bool:
     """Whether the interval of a bar is known and without 0, or not known at all."""
     return bar.low_ns is None or bar.high_ns is None or bar.low_ns > 0 or bar.high_ns < 0
@@ -170,7 +194,8 @@ def _cause(
     bar: Bar, share: float, rows: Mapping[str, Rows | None], factor: float | None, counts: Mapping[str, Change]
 ) -> Cause:
     """Returns what a bar of the waterfall comes from."""
-    if bar.name == "kernel_ns":
+    part = _part(bar)
+    if part == "kernel_ns":
         if factor is not None and abs(factor - 1) > DEVICE_SPEED and (factor > 1) == (bar.delta_ns > 0):
             text = f"all kernels take {_percent(factor - 1)}: another clock, power limit or device, not the code"
             return Cause("device_speed", f"{text}; {_amount(bar)}", bar.delta_ns, share, "device", "kernels")
@@ -178,11 +203,11 @@ def _cause(
     overlap = _overlap(bar, share, rows)
     if overlap is not None:
         return overlap
-    if bar.name == "communication_ns":
+    if part == "communication_ns":
         return _of_row(bar, share, rows.get("kernel"), "communication", "communication", "gpu_breakdown")
-    if bar.name in ("memcpy_ns", "memset_ns"):
+    if part in ("memcpy_ns", "memset_ns"):
         return _of_row(bar, share, rows.get("copy"), "copy", "copies", "memcpy")
-    if bar.name == "dataloader_ns":
+    if part == "dataloader_ns":
         return Cause("dataloader", f"loading of the next batch, {_amount(bar)}", bar.delta_ns, share, "DataLoader", "steps")
     if bar.name == SLOW:
         return Cause("slow_steps", f"slow steps, {_amount(bar)}", bar.delta_ns, share, "slow steps", "steps")
@@ -195,9 +220,9 @@ def _cause(
 def _overlap(bar: Bar, share: float, rows: Mapping[str, Rows | None]) -> Cause | None:
     """Returns the cause of communication or copies that take as long as before and are less, or more, behind other work; else None."""
     words = {"communication_ns": ("kernel", "communication", "gpu_breakdown"), "memcpy_ns": ("copy", "copies", "memcpy")}
-    by, what, analysis = words.get(bar.name, ("", "", ""))
+    by, what, analysis = words.get(_part(bar), ("", "", ""))
     found = rows.get(by)
-    own = _own_rows(found, bar.name)
+    own = _own_rows(found, _part(bar))
     if found is None or found.time != "device" or not own:
         return None
     before, change = float(found.time_a[own].sum()), int(found.delta_ns[own].sum())
@@ -248,13 +273,18 @@ def _of_host(bar: Bar, share: float, rows: Mapping[str, Rows | None], counts: Ma
             kind, detail = _how(operators, row)
             text = f"`{operators.name[row]}`{_where(rows, bar.delta_ns)}: {detail}; {_amount(bar)} of the host"
             return Cause(kind, text, bar.delta_ns, share, operators.name[row], "operators")
-    what = IDLE.get(bar.name, bar.name)
-    return Cause("launch" if bar.name == "runtime_ns" else "host", f"{what}, {_amount(bar)}", bar.delta_ns, share, what, "steps")
+    what, kind = IDLE.get(bar.name, bar.name), "launch" if bar.name in LAUNCHING else "host"
+    page = "critical_path" if bar.name.startswith(PATH) else "steps"
+    named = [p for p in bar.parts if p.name[:1] != "(" and p.name not in (OTHERS, RESIDUE)]  # of the path: what it holds most of
+    first = max(named, key=lambda p: p.delta_ns * bar.delta_ns, default=None)
+    if first is not None and first.delta_ns * bar.delta_ns >= MAJORITY * bar.delta_ns**2:
+        return Cause(kind, f"`{first.name}`: {what}, {_amount(bar)}", bar.delta_ns, share, first.name, page)
+    return Cause(kind, f"{what}, {_amount(bar)}", bar.delta_ns, share, what, page)
 
 
 def _of_row(bar: Bar, share: float, found: Rows | None, kind: Kind, what: str, analysis: str) -> Cause:
     """Returns the row of a grouping that makes most of a bar, else the bar as a whole."""
-    own = _own_rows(found, bar.name)
+    own = _own_rows(found, _part(bar))
     row = next((i for i in own if found is not None and int(found.delta_ns[i]) * bar.delta_ns > 0 and found.name[i] != OTHER), None)
     if found is None or row is None or abs(int(found.delta_ns[row])) < MAJORITY * abs(bar.delta_ns):
         return Cause(kind, f"{what}, {_amount(bar)}", bar.delta_ns, share, what, analysis)

@@ -19,6 +19,11 @@ from tb_sol_plugin.tables.arrays import Floats, Ints
 
 Match = Literal["same", "renamed", "only_a", "only_b"]
 Basis = Literal["path", "exclusive", "device", "step"]
+BASES: Final[Mapping[Basis, str]] = {
+    "path": "by parts of the critical path", "exclusive": "by exclusive parts of the step",
+    "device": "by the device's time and the rest", "step": "as a whole",
+}  # fmt: skip
+"""What a difference of the step is split into."""
 DRAWS_OF_ROWS: Final = 500
 """Draws of the bootstrap of many rows at once."""
 DEVICE_SPEED: Final = 0.015
@@ -520,7 +525,7 @@ def _below(part: str, whole: _Whole, rows: Mapping[str, Rows | None]) -> tuple[B
         use = np.array([of == part for of in found.of], np.bool_)
     own = np.flatnonzero(use & (found.delta_ns != 0)).tolist()
     levels = [name.split(BETWEEN) for name in found.name]
-    paths = [tuple(level[1:]) if on_path else tuple(filter(None, level)) for level in levels]
+    paths = [tuple(filter(None, level[on_path:])) for level in levels]
     bars = _levels(found, own, paths, 0, whole.least)
     rest = whole.delta - int(found.delta_ns[own].sum())
     low, high = _of_rest(found, own, whole, rest)

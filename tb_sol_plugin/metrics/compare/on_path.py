@@ -12,7 +12,19 @@ import msgspec
 import numpy as np
 
 from tb_sol_plugin.metrics.compare.differences import PATH, Side, Waterfall, rows_of, waterfall_of
-from tb_sol_plugin.metrics.compare.samples import BETWEEN, MOST_ROWS, NAME, OTHER, Grouping, PathParts, Samples, pack
+from tb_sol_plugin.metrics.compare.samples import (
+    BETWEEN,
+    LAUNCH,
+    MOST_ROWS,
+    NAME,
+    OTHER,
+    Grouping,
+    PathParts,
+    Samples,
+    owners_of,
+    pack,
+    samples_of,
+)
 from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.items import item_codes, keys_of
 from tb_sol_plugin.metrics.critical.parts import PARTS, steps_frame
@@ -23,9 +35,19 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.intervals import overlap_with, union
+from tb_sol_plugin.units import number
 
 TRUSTED: Final = ("good", "fair")
 """Grades of a critical path that a comparison may rest on."""
+MOST_SILENT: Final = 0.25
+"""Of the steps: where the path is longer on a host of which nothing is recorded while the device works, the host waits unseen."""
+
+
+def samples_with_path(capture: Capture, query: Query) -> Samples:
+    """Returns the samples of a recording with the critical paths of their steps, where it has these."""
+    found = samples_of(capture, query)
+    return msgspec.structs.replace(found, path=path_parts(capture, query, found))
 
 
 def path_parts(capture: Capture, query: Query, found: Samples) -> PathParts | None:
@@ -43,26 +65,48 @@ def path_parts(capture: Capture, query: Query, found: Samples) -> PathParts | No
     if frame["duration_ns"].to_numpy()[rows].tolist() != list(found.values["step_time"]):
         return None
     parts = {f"{PATH}{name}": tuple(frame[name].to_numpy()[rows].tolist()) for name in PARTS}
-    return PathParts(trust_of(capture, where).grade, parts, _items(capture, path, rows[list(found.row_steps)]))
+    items = _items(capture, path, rows[list(found.row_steps)])
+    return PathParts(trust_of(capture, where).grade, parts, items, _silent(capture, path))
+
+
+def _silent(capture: Capture, path: Path) -> float:
+    """Returns in which part of the steps the path is on the host where nothing is recorded, while the device works."""
+    total = int((path.end - path.begin).sum())
+    own = path.kind == PLACE["host_other"]
+    if not total or not len(capture.device) or not own.any():
+        return 0.0
+    begin = capture.device["start_ns"].to_numpy()
+    busy = union(begin, begin + capture.device["duration_ns"].to_numpy())
+    start = path.start[own]
+    return int(overlap_with(start, start + path.duration[own], busy).sum()) / total
 
 
 def _items(capture: Capture, path: Path, steps: Ints) -> Grouping:
-    """Returns the time of each operator in each part of the path per step. steps: places in `path.rows`."""
+    """Returns what each part of the path consists of, per step: kernels by module and operator, the rest by operator. steps: places in
+    `path.rows`.
+    """
     keys = keys_of(capture, "operator")
     code = item_codes(path, keys)
+    names = len(keys.names)
+    launches = owners_of(capture).get(LAUNCH)
+    if launches is not None:
+        runs = np.flatnonzero((path.device >= 0) & (keys.latency[path.kind] < 0))
+        launch = launches.device[path.device[runs]]
+        code[runs] = np.where(launch >= 0, names + launch, code[runs])
+        names += launches.count
     of_class = np.zeros(len(PLACE), np.int64)
-    names = list(PARTS)
+    parts = list(PARTS)
     for i, (*_, classes) in enumerate(PARTS.values()):
         of_class[[PLACE[c] for c in classes]] = i
     column = np.full(len(path.rows), -1, np.int64)
     column[steps] = np.arange(len(steps))
     at = column[np.searchsorted(path.rows, path.step)]
     inside = at >= 0
-    pair, row = arrays.in_order(of_class[path.kind[inside]] * len(keys.names) + code[inside])
+    pair, row = arrays.in_order(of_class[path.kind[inside]] * names + code[inside])
     total = arrays.exact_sums(row, path.duration[inside], len(pair))
     order = np.argsort(-total, kind="stable")
     keep, rest = order[:MOST_ROWS], order[MOST_ROWS:]
-    part_of, name_of = pair // len(keys.names), pair % len(keys.names)
+    part_of, name_of = pair // names, pair % names
     left = np.unique(part_of[rest])  # those beyond the largest together, per part
     target = np.zeros(len(pair), np.int64)
     target[keep] = np.arange(len(keep))
@@ -71,9 +115,12 @@ def _items(capture: Capture, path: Path, steps: Ints) -> Grouping:
     cell = target[row] * len(steps) + at[inside]
     time = arrays.exact_sums(cell, path.duration[inside], size * len(steps)).reshape(size, len(steps))
     calls = np.bincount(cell, minlength=size * len(steps)).astype(np.int64).reshape(size, len(steps))
-    texts = keys.names.take(name_of[keep]).tolist()
-    of = [f"{PATH}{names[i]}" for i in (*part_of[keep].tolist(), *left.tolist())]
-    shown = [str(text)[:NAME] for text in texts] + [OTHER] * len(left)
+    texts = [
+        launches.name(i - len(keys.names)) if launches is not None and i >= len(keys.names) else str(keys.names[i])[:NAME]
+        for i in name_of[keep].tolist()
+    ]
+    of = [f"{PATH}{parts[i]}" for i in (*part_of[keep].tolist(), *left.tolist())]
+    shown = texts + [OTHER] * len(left)
     labels = [f"{part}{BETWEEN}{text}" for part, text in zip(of, shown, strict=True)]
     return Grouping(tuple(labels), tuple(of), pack(calls), pack(np.zeros_like(time)), pack(time), len(rest))
 
@@ -87,6 +134,10 @@ def why_no_path(a: Side, b: Side) -> str:
         poor = next((path.grade for path in paths if path is not None and path.grade not in TRUSTED), None)
         if poor is not None:
             return f"the critical path of {side.name} is graded {poor}"
+        silent = max(path.silent for path in paths if path is not None)
+        if silent > MOST_SILENT:
+            part = f"for {number(100 * silent, 0)} % of the steps of {side.name}"
+            return f"{part} nothing is recorded on the host while the device works, so what waits for what is not known"
     return ""
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
-from tb_sol_plugin.metrics.compare.samples import Grouping, Samples, pack, per_step
+from tb_sol_plugin.metrics.compare.samples import Grouping, PathParts, Samples, pack, per_step
 from tb_sol_plugin.tables.arrays import Ints
 
-OVER_RANKS = ("peak_memory",)
+OVER_RANKS: Final = ("peak_memory",)
 """Metrics that are the largest of all ranks, whichever is the slowest."""
+GRADES: Final = ("good", "fair", "poor")
+"""Of critical paths, the best first."""
 
 
 class Slowest(NamedTuple):
@@ -37,10 +39,10 @@ def slowest(ranks: Sequence[Samples]) -> Slowest:
     choice = np.asarray(np.argmax([t[a] for t, a in zip(times, at, strict=True)], axis=0), np.int64)
     values = _values([r.values for r in ranks], at, choice)
     parts = _values([r.parts for r in ranks], at, choice)
-    row_steps, groupings = _rows(ranks, common, choice)
+    row_steps, groupings, path = _rows(ranks, common, at, choice)
     found = msgspec.structs.replace(
         ranks[worst], steps=tuple(common), values=values, parts=parts, row_steps=row_steps, groupings=groupings,
-        incomplete=max(r.incomplete for r in ranks), warm=ranks[0].warm,
+        incomplete=max(r.incomplete for r in ranks), warm=ranks[0].warm, path=path,
     )  # fmt: skip
     return Slowest(found, int(np.bincount(choice, minlength=len(ranks)).argmax()))
 
@@ -55,14 +57,22 @@ def _values(ranks: Sequence[Mapping[str, Sequence[int]]], at: Ints, choice: Ints
     return out
 
 
-def _rows(ranks: Sequence[Samples], common: Sequence[int], choice: Ints) -> tuple[tuple[int, ...], dict[str, Grouping]]:
-    """Returns places of the steps whose chosen rank has rows of them, and these rows."""
-    rows = [{r.steps[s]: i for i, s in enumerate(r.row_steps)} for r in ranks]  # step number -> column of the groupings
-    shown = [i for i, r in enumerate(choice.tolist()) if common[i] in rows[r]]
+def _rows(
+    ranks: Sequence[Samples], common: Sequence[int], at: Ints, choice: Ints
+) -> tuple[tuple[int, ...], dict[str, Grouping], PathParts | None]:  # fmt: skip
+    """Returns places of the steps whose chosen rank has rows of them, these rows, and the critical paths of the chosen ranks."""
+    columns = [{r.steps[s]: i for i, s in enumerate(r.row_steps)} for r in ranks]  # by the number of a step
+    shown = [i for i, r in enumerate(choice.tolist()) if common[i] in columns[r]]
     known = [by for by in ranks[0].groupings if all(by in r.groupings for r in ranks)] if shown else []
-    column = np.array([rows[choice[i]][common[i]] for i in shown], np.int64)
+    column = np.array([columns[choice[i]][common[i]] for i in shown], np.int64)
     steps = [len(r.row_steps) for r in ranks]
-    return (tuple(shown) if known else ()), {by: _joined([r.groupings[by] for r in ranks], steps, choice[shown], column) for by in known}
+    rows = {by: _joined([r.groupings[by] for r in ranks], steps, choice[shown], column) for by in known}
+    paths = [r.path for r in ranks if r.path is not None]
+    if not known or len(paths) < len(ranks):
+        return tuple(shown) if known else (), rows, None
+    parts, items = _values([p.parts for p in paths], at, choice), _joined([p.items for p in paths], steps, choice[shown], column)
+    grade = max((p.grade for p in paths), key=GRADES.index)
+    return tuple(shown), rows, PathParts(grade, parts, items, max(p.silent for p in paths))
 
 
 def _joined(found: Sequence[Grouping], steps: Sequence[int], choice: Ints, column: Ints) -> Grouping:

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.compare.step_tree import StepTree, step_tree
 from tb_sol_plugin.metrics.critical.replayed import replayed_findings
 from tb_sol_plugin.metrics.memory.curves import whole
@@ -124,11 +125,15 @@ class Grouping(msgspec.Struct, frozen=True):
 
 
 class PathParts(msgspec.Struct, frozen=True):
-    """The critical path of each step: ns by part, which add up to the step, and of operators in each part. grade: good, fair or poor."""
+    """The critical path of each step: ns by part, which add up to the step, and what each part consists of. grade: good, fair or poor.
+
+    silent: part of the steps in which the path is on the host, nothing is recorded there, and the device works.
+    """
 
     grade: str
     parts: dict[str, tuple[int, ...]]
     items: Grouping
+    silent: float = 0.0
 
 
 class Samples(msgspec.Struct, frozen=True):
@@ -348,15 +353,25 @@ class Owners:
     most: int = NAME
 
 
+def owners_of(capture: Capture) -> dict[str, Owners]:
+    """Returns to which names rows belong, by grouping; those that the recording has."""
+
+    def make() -> dict[str, Owners]:
+        owners: dict[str, Owners] = {}
+        if len(capture.device):
+            owners |= _by_name(capture)
+        if len(capture.host):
+            owners |= {"operator": _operators(capture), "module": _modules(capture), "phase": _phases(capture)}
+        if len(capture.device):
+            owners[LAUNCH] = _launches(owners)
+        return owners
+
+    return memo(capture, ("compare.owners",), make)
+
+
 def _groupings(capture: Capture, of_device: Ints, of_host: Ints, steps: int) -> dict[str, Grouping]:
     """Returns rows of every grouping that the recording has. of_device, of_host: the step of each row, -1 none."""
-    owners: dict[str, Owners] = {}
-    if len(capture.device):
-        owners |= _by_name(capture)
-    if len(capture.host):
-        owners |= {"operator": _operators(capture), "module": _modules(capture), "phase": _phases(capture)}
-    if len(capture.device):
-        owners[LAUNCH] = _launches(owners)
+    owners = owners_of(capture)
     found = {name: _grouped(capture, owners[name], of_device, of_host, steps) for name in (*GROUPINGS, LAUNCH) if name in owners}
     return {name: rows for name, rows in found.items() if rows is not None}
 

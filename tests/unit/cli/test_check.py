@@ -189,6 +189,8 @@ def test_a_baseline_is_stored_and_checked_against(runs: Path, tmp_path: Path, ca
     for damage in (lambda b: b["runs"][0]["values"].update(step_time=[1]), lambda b: b["runs"].clear(),
                    lambda b: b["runs"][0]["groupings"]["kernel"].update(device=""), lambda b: b["runs"][0].update(row_steps=[99]),
                    lambda b: b["runs"][0].update(tree={"step": 1, "names": [], "nodes": {"count": 1 << 40, "columns": {}}}),
+                   lambda b: b["runs"][0]["path"]["parts"].update({"path:kernel_ns": [1]}),
+                   lambda b: b["runs"][0]["path"]["items"].update(calls=""),
                    lambda b: b["runs"][0]["parts"].update(kernel_ns=[1 << 62] * len(b["runs"][0]["steps"]))):  # fmt: skip
         bad = json.loads(json.dumps(whole))
         damage(bad)

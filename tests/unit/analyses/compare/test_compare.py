@@ -18,10 +18,13 @@ NAME = "worker0.1700000000000000000.pt.trace.json.gz"
 
 @pytest.fixture(scope="module")
 def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A base, a run with one more copy of each batch and a kernel that takes twice as long, one that is like the base, and a short one."""
+    """A base, a run with a kernel that takes twice as long, one that is like the base, a short one, and one of other operators.
+
+    Steps end with a call that waits for the device, but for `again`.
+    """
     folder = tmp_path_factory.mktemp("logs")
     jobs = {
-        "base": Job(), "slow": Job(scale={"aten::gelu": 2.0}), "again": Job(), "short": Job(steps=2, scale={"aten::mm": 1.5}),
+        "base": Job(waits=True), "slow": Job(scale={"aten::gelu": 2.0}, waits=True), "again": Job(), "short": Job(steps=2, scale={"aten::mm": 1.5}),
         "other": Job(steps=2, ops={"aten::mm": "mine::product", "aten::_softmax": "mine::other", "aten::gelu": "mine::third"}),
     }  # fmt: skip
     for seed, (name, job) in enumerate(jobs.items()):
@@ -55,8 +58,8 @@ def test_a_slower_run(logdir: Path) -> None:
     top = table[table["parent"].isna()]
     total = section(found, "waterfall").total
     assert total is not None and top["delta_ns"].sum() == total["delta_ns"]
-    below = table[table["parent"] == "kernel_ns"]["delta_ns"].sum()
-    assert below == table.set_index("id").loc["kernel_ns", "delta_ns"]
+    below = table[table["parent"] == "path:kernel_ns"]["delta_ns"].sum()
+    assert below == table.set_index("id").loc["path:kernel_ns", "delta_ns"]
     assert next(s for s in found.sections if isinstance(s, FigureSection)).summary.startswith("The mean step goes from")
     assert found.table("causes")["kind"].tolist() == ["slower same kernel"]
 
@@ -120,14 +123,20 @@ def test_there_is_nothing_to_compare_with(tmp_path: Path) -> None:
     assert isinstance(found, UnavailableReport) and found.record_it_with
 
 
-def test_the_difference_by_the_critical_path(logdir: Path) -> None:
-    # GIVEN two loops whose paths are known WHEN the difference is split by them THEN the title says so, and the parts add up to the same
-    found, plain = compare(logdir, "slow", basis="path"), compare(logdir, "slow")
-    falls = section(found, "waterfall")
-    assert falls.title.endswith("by parts of the critical path") and falls.total == section(plain, "waterfall").total
-    table = found.table("waterfall")
-    assert table[table["parent"].isna()]["delta_ns"].sum() == falls.total["delta_ns"]  # type: ignore[index]
-    assert found.headline == plain.headline
+def test_the_difference_goes_by_the_critical_path_where_there_is_one_to_rest_on(logdir: Path) -> None:
+    # GIVEN two loops whose paths are known THEN the difference is split by them, exclusive parts are there to choose, and both add up to the same
+    found, plain = compare(logdir, "slow"), compare(logdir, "slow", basis="exclusive")
+    assert section(found, "waterfall").title.endswith("by parts of the critical path") and found.headline == plain.headline
+    assert section(plain, "waterfall").title.endswith("by exclusive parts of the step")
+    for one in (found, plain):
+        table, total = one.table("waterfall"), section(one, "waterfall").total
+        assert total is not None and table[table["parent"].isna()]["delta_ns"].sum() == total["delta_ns"]
+    assert section(found, "waterfall").total == section(plain, "waterfall").total and not any("critical path" in n.text for n in found.notices)
+    # AND where a loop waits for the device without a call that says so, exclusive parts take its place, and why is said
+    unseen = compare(logdir, "again")
+    assert section(unseen, "waterfall").title.endswith("by exclusive parts of the step")
+    said = next(n.text for n in unseen.notices if "critical path" in n.text)
+    assert "% of the steps of again nothing is recorded on the host while the device works" in said and said.endswith("exclusive parts of the step.")
 
 
 def test_any_page_against_a_baseline(logdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
