@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import resource
 import shutil
 import subprocess
 import sys
@@ -67,6 +68,17 @@ def index(logdir: Path, cache: Path, *more: str) -> float:
     return float(done.stdout.splitlines()[0].rsplit(" ", 2)[1])
 
 
+def used() -> float:
+    """Returns CPU seconds of all processes that were started and have ended."""
+    found = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return found.ru_utime + found.ru_stime
+
+
+def say(how: str, ranks: int, seconds: float, cpu: float) -> None:
+    """Prints how fast ranks were read, and what CPU time each took with starting processes and making pages: load takes none of that."""
+    print(f"{how}: {ranks / seconds:.1f} ranks/s; {cpu / ranks * 1e3:.0f} ms of CPU time per rank, pages and starts in it", flush=True)
+
+
 def first_page(logdir: Path, cache: Path) -> Page:
     """Returns what the first page costs a new server."""
     done = subprocess.run([sys.executable, "-c", PAGE, str(logdir), str(cache)], capture_output=True, text=True, check=True)
@@ -94,12 +106,14 @@ def main() -> None:
         logdir, cache = simulated(options.folder or Path(scratch) / "logs", options.ranks), Path(scratch) / "cache"
         print(f"{options.ranks} ranks written in {time.perf_counter() - begin:.0f} s", flush=True)
         for count in options.workers:
+            before = used()
             seconds = index(logdir, cache, "--workers", str(count))
-            print(f"{count} processes: {options.ranks / seconds:.1f} ranks/s", flush=True)
+            say(f"{count} processes", options.ranks, seconds, used() - before)
         for count in options.workers if options.dask else ():
+            before = used()
             with dask(count) as address:
                 seconds = index(logdir, cache, "--executor", address)
-            print(f"{count} workers of Dask: {options.ranks / seconds:.1f} ranks/s", flush=True)
+            say(f"{count} workers of Dask", options.ranks, seconds, used() - before)
         for place in ("runs", "jobs"):
             print(f"{place}: {sum(p.stat().st_size for p in (cache / place).rglob('*.p*')) / 1e6:.1f} MB")
         for name, gone in (("the index and its pages", "answers"), ("the index", "jobs"), ("what was reduced from each rank alone", "")):

@@ -7,6 +7,7 @@ import queue
 import re
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -136,8 +137,20 @@ def test_who_waits_for_a_task_is_told_outside_of_the_thread_of_the_client() -> N
     assert not late.done()
 
 
+@pytest.fixture
+def forked() -> Iterator[None]:
+    """Workers of a cluster are forked from one process that has imported everything: four starts cost one."""
+    utils = pytest.importorskip("distributed.utils", reason="the extra `dask` is not installed")
+    import dask
+
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        utils.get_mp_context().set_forkserver_preload(["distributed", "tb_sol_plugin.analyses.ranks.ranks", "tb_sol_plugin.ingest.kineto.reader"])
+        yield
+
+
+@pytest.mark.usefixtures("forked")
 def test_nothing_is_lost_when_workers_die(logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
+    distributed = pytest.importorskip("distributed")
     psutil = pytest.importorskip("psutil")
     # GIVEN two worker processes of a real cluster WHEN both are killed once they read THEN all ranks are read, and the index is that made here
     monkeypatch.setattr(reductions, "FEWEST", 3)
