@@ -291,7 +291,8 @@ class FigureSection(Section, tag="figure"):
 
     table: id of the table section that holds the same numbers; linked traces carry its row keys in `customdata`.
     notes: by row key, what is drawn at the point of the selected row. height: pixels. zoom: what dragging asks for, where it is not a
-    matter of the figure alone. stretches: by table and row key, what the selected row covers.
+    matter of the figure alone. stretches: by table and row key, what the selected row covers. asks: by the name of a row (its y), fields
+    of the page's query that a click on it asks for.
     """
 
     figure: dict[str, object] = {}
@@ -301,6 +302,7 @@ class FigureSection(Section, tag="figure"):
     height: int = 320
     zoom: Zoom | None = None
     stretches: dict[str, dict[str, Stretch]] = {}
+    asks: dict[str, dict[str, str]] = {}
 
 
 class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -17872,7 +17872,12 @@ function Figure({ s, table, twins, main }) {
 			if (bound.current === drawn.on) return;
 			bound.current = drawn.on;
 			drawn.on("plotly_click", (event) => {
-				const { zoom } = known.current.s;
+				const { zoom, asks } = known.current.s;
+				const row = asks?.[String(event.points[0]?.y)];
+				if (row) {
+					ask(row);
+					return;
+				}
 				if (zoom) {
 					const place = zoom.at ? clickedAt(drawn, event) : null;
 					const text = place && momentText(place.x, place.width, zoom);

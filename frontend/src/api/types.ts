@@ -162,6 +162,8 @@ export interface FigureSection extends SectionBase {
   zoom?: Zoom | null;
   /** by table and row key */
   stretches?: Record<string, Record<string, Stretch>>;
+  /** by the y of a point */
+  asks?: Record<string, Record<string, string>>;
 }
 
 export interface Finding {

@@ -14,6 +14,7 @@ from typing import Final, Literal
 import numpy as np
 import pandas as pd
 
+from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.ranks import reports
 from tb_sol_plugin.metrics.ranks import sections as R
 from tb_sol_plugin.metrics.ranks.comparison import Ranks
@@ -58,10 +59,12 @@ MOST_CHOICES: Final = 12
 
 class RanksQuery(Query, kw_only=True, frozen=True):
     """what: what the heat map shows of each step: own time above peers, waits that nothing hides, or the length of the step
-    order: how its rows are sorted: by number of the rank, by host, by place in the pipeline, or the largest value first"""
+    order: how its rows are sorted: by number of the rank, by host, by place in the pipeline, or the largest value first
+    ranks: ranks that the heat map and the tables show alone, as 0-7,12; what is said of the job stays that of all"""
 
     what: Literal["excess", "exposed_wait", "step"] = "excess"
     order: Literal["rank", "host", "stage", "value"] = "rank"
+    ranks: str = ""
 
 
 WORDS: Final = {
@@ -125,13 +128,25 @@ def run(workers: Sequence[RecordingReduction[RankSummary]], query: RanksQuery) -
     reported = job_findings(job)
     headline = R.incomparable(found) or _headline(job, reported)
     if len(job.calls):
+        places = _chosen(job, query.ranks)
         values = heat_values(job, query.what)
+        values = values[np.isin(values["at"], places)]
         cards = _findings(job, context, reported, query)
-        sections = [_tiles(found, job), *cards, *_heat(job, query, values), _rank_table(found, job, query)]
+        sections = [_tiles(found, job), *cards, *_heat(job, query, values, places), _rank_table(found, job, query, places)]
         if len(values):
             sections.append(_heat_table(job, query, values))
     sections += R.left_out(found)
     return Report(analysis="ranks", title="Ranks", headline=headline, notices=reports.notices(found, job), sections=sections)
+
+
+def _chosen(job: Job, text: str) -> Ints:
+    """Returns the places of the ranks that a query names, all where it names none. BadQuery where it names none that is recorded."""
+    ranks, chosen = job.calls.ranks, reports.with_ranks(text)
+    places = np.flatnonzero(np.isin(ranks, chosen)) if chosen is not None else np.arange(len(ranks))
+    if not len(places):
+        there = f"there are {reports.ranks_text(ranks)[:80]}"
+        raise BadQuery(f"none of the ranks {text.strip()[:40]} is recorded", hint=there, field="ranks")
+    return places
 
 
 def _headline(job: Job, reported: Sequence[Finding]) -> str:
@@ -187,16 +202,17 @@ def _heat_table(job: Job, query: RanksQuery, values: pd.DataFrame) -> TableSecti
     return make_table("heatmap", "Rank by step", shown, HEAT_COLUMNS, subtitle=WORDS[query.what], sort=Sort("value"))
 
 
-def _heat(job: Job, query: RanksQuery, values: pd.DataFrame) -> list[FigureSection]:
-    """Draws the values, one row per rank, of many ranks one per host with its largest value."""
+def _heat(job: Job, query: RanksQuery, values: pd.DataFrame, places: Ints) -> list[FigureSection]:
+    """Draws the values, one row per rank, of many ranks one per host with its largest value, which opens its ranks."""
     if not values["value"].notna().any():
         return []
-    steps, calls = np.unique(values["step"]), job.calls
-    row, names = _heat_rows(job, values["at"].to_numpy())
-    binned = len(names) < len(calls.ranks)
+    steps = np.unique(values["step"])
+    row, names, ranks = _heat_rows(job, values["at"].to_numpy(), places)
+    binned = len(ranks) > 0
     column, shape, value = np.searchsorted(steps, values["step"].to_numpy()), (len(names), len(steps)), values["value"].to_numpy()
     z, middle = _largest(row, column, value, shape), _middle(row, column, value, shape)
-    order = _order(job, query.order, z, binned)
+    order = _order(job, query.order, z, places, binned)
+    asks = {name: {"ranks": reports.ranks_text(own)} for name, own in zip(names, ranks, strict=True)} if binned else {}
     z, middle, names = z[order], middle[order], [names[i] for i in order.tolist()]
     top = max(float(np.nanmax(z)), LEAST_COLOR * float(np.median(_joined([s["duration_ns"] for s in job.calls.steps]))), 1.0)
     scale, unit = scale_of(top, "ns")
@@ -224,32 +240,44 @@ def _heat(job: Job, query: RanksQuery, values: pd.DataFrame) -> list[FigureSecti
     most = f"{names[int(where[0])]} in step {int(steps[int(where[1])])}: {human(float(z[where]), 'ns')}"
     return [FigureSection(
         id="heatmap_figure", title="Rank by step",
-        subtitle=f"{WORDS[query.what]}{'; of each row the largest of its ranks' if binned else ''}",
-        figure=drawn, height=height, table="heatmap", summary=f"{WORDS[query.what].capitalize()}, most on {most}.",
+        subtitle=f"{WORDS[query.what]}{'; of each row the largest of its ranks, which a click shows' if binned else ''}",
+        figure=drawn, height=height, table="heatmap", asks=asks, summary=f"{WORDS[query.what].capitalize()}, most on {most}.",
     )]  # fmt: skip
 
 
-def _heat_rows(job: Job, at: Ints) -> tuple[Ints, list[str]]:
-    """Returns the row of the heat map that each rank (place) is in, and the names of the rows."""
-    calls, count = job.calls, len(job.calls.ranks)
+def _heat_rows(job: Job, at: Ints, places: Ints) -> tuple[Ints, list[str], list[Ints]]:
+    """Returns the row of the heat map that each of `at` is in, the names of the rows, and the ranks of each; none where each is one rank.
+
+    at: places of ranks, of those that are shown (places, ascending).
+    """
+    calls, count = job.calls, len(places)
+    position, ranks = np.searchsorted(places, at), calls.ranks[places]
     if count <= MOST_ROWS:
-        return at, [f"rank {r}" for r in calls.ranks.tolist()]
-    if 1 < len(calls.domains) <= MOST_ROWS:
-        return np.asarray(calls.domain[at], np.int64), list(calls.domains)
-    size = -(-count // MOST_ROWS)
-    ends = [calls.ranks[i : i + size][[0, -1]].tolist() for i in range(0, count, size)]
-    return at // size, [f"ranks {low} to {high}" for low, high in ends]
+        return position, [f"rank {r}" for r in ranks.tolist()], []
+    known, row = np.unique(calls.domain[places], return_inverse=True)
+    if 1 < len(known) <= MOST_ROWS:
+        names = [calls.domains[d] for d in known.tolist()]
+    else:
+        row = np.arange(count) // -(-count // MOST_ROWS)
+        names = ["ranks {} to {}".format(*own[[0, -1]].tolist()) for own in _of_rows(ranks, row)]
+    return row[position], names, _of_rows(ranks, row)
 
 
-def _order(job: Job, rows: str, z: Floats, binned: bool) -> Ints:
+def _of_rows(ranks: Ints, row: Ints) -> list[Ints]:
+    """Returns the ranks of each row, ascending."""
+    order = np.argsort(row, kind="stable")
+    return np.split(ranks[order], np.flatnonzero(np.diff(row[order])) + 1)
+
+
+def _order(job: Job, rows: str, z: Floats, places: Ints, binned: bool) -> Ints:
     """Returns the rows of the heat map in the order that a query asks for. binned: a row is more than one rank: it has no host or stage."""
     place = np.arange(len(z))
     if rows == "value":
         return np.lexsort((place, -np.nanmax(np.where(np.isfinite(z), z, -np.inf), axis=1)))
     if rows == "host" and not binned:
-        return np.lexsort((place, job.calls.domain))
+        return np.lexsort((place, job.calls.domain[places]))
     found = pipeline(job.waits) if rows == "stage" and not binned else None
-    return np.lexsort((place, found.stage)) if found is not None else place
+    return np.lexsort((place, found.stage[places])) if found is not None else place
 
 
 def _middle(row: Ints, column: Ints, values: Floats, shape: tuple[int, int]) -> Floats:
@@ -276,15 +304,16 @@ def _hover(name: str, step: int, value: float, median: float | None) -> str:
 # -- Ranks ------------------------------------------------------------------------------------------------------------
 
 
-def _rank_table(found: Ranks[RankSummary], job: Job, query: RanksQuery) -> TableSection:
-    frame = rank_rows(found, job, whole_job=not query.step.strip())
+def _rank_table(found: Ranks[RankSummary], job: Job, query: RanksQuery, places: Ints) -> TableSection:
+    frame = rank_rows(found, job, whole_job=not query.step.strip()).iloc[places].reset_index(drop=True)
     step = {"step": query.step} if query.step else {}
-    workers = _workers(found, job)
+    every, summaries = _workers(found, job), job.calls.summaries
     links = {
         str(i): Link("operators" if one.host_only else "gpu_breakdown", {"worker": w.worker, "span": w.span, **step}, "what it does")
-        for i, (w, one) in enumerate(zip(workers, job.calls.summaries, strict=True))
+        for i, (w, one) in enumerate((every[at], summaries[at]) for at in places.tolist())
     }
-    marks = {"rank": {str(i): Mark("estimated", "assumed: no rank is recorded") for i in np.flatnonzero(job.assumed).tolist()}}
+    assumed = np.flatnonzero(job.assumed[places]).tolist()
+    marks = {"rank": {str(i): Mark("estimated", "assumed: no rank is recorded") for i in assumed}}
     seen = {
         "node": frame["node"].notna().any(), "device": frame["device"].notna().any(), "status": (frame["status"] != "compared").any(),
         "worker": job.assumed.any(),

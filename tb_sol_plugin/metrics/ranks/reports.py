@@ -153,6 +153,12 @@ def with_ranks(text: str) -> Ints | None:
     return np.array(sorted(set(out)), np.int64)
 
 
+def ranks_text(ranks: Ints) -> str:
+    """Returns ascending ranks as `with_ranks` reads them."""
+    parts = np.split(ranks, np.flatnonzero(np.diff(ranks) != 1) + 1) if len(ranks) else []
+    return ",".join(f"{one[0]}-{one[-1]}" if len(one) > 1 else str(one[0]) for one in parts)
+
+
 def _ends(part: str) -> tuple[int, int]:
     """Returns the ends of `5` or `0-7`. BadQuery for anything else, and for more ranks than a job has."""
     low, dash, high = part.partition("-")

@@ -90,7 +90,12 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
       if (bound.current === drawn.on) return; // Plotly gives each element that it draws anew another one
       bound.current = drawn.on;
       drawn.on("plotly_click", (event: PlotEvent) => {
-        const { zoom } = known.current.s;
+        const { zoom, asks } = known.current.s;
+        const row = asks?.[String(event.points[0]?.y)];
+        if (row) {
+          ask(row);
+          return;
+        }
         if (zoom) {
           const place = zoom.at ? clickedAt(drawn, event) : null;
           const text = place && momentText(place.x, place.width, zoom);

@@ -7,6 +7,7 @@ export interface PlotPoint {
   curveNumber: number;
   pointNumber: number;
   id?: string;
+  y?: unknown;
 }
 
 export interface PlotEvent {

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 import tb_sol_plugin as sol
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.metrics.ranks import calls
+from tb_sol_plugin.metrics.ranks import calls, reports
 from tb_sol_plugin.metrics.ranks.calls import Member
 from tb_sol_plugin.metrics.ranks.summary import STEPS
 from tb_sol_plugin.model.answer import AnalysisRequest, from_ranks
@@ -106,6 +107,24 @@ def test_rows_of_the_heat_map_can_be_ordered_and_of_many_ranks_are_hosts_or_bloc
     assert hosts["y"] == ["node0", "node1"] and "largest 3.0" in hosts["text"][0][0] and "median" in hosts["text"][0][0]
     blocks = drawn([m._replace(host="") for m in members])
     assert blocks["y"][:2] == ["ranks 0 to 1", "ranks 2 to 3"] and len(blocks["y"]) == 8 and max(blocks["z"][2]) == max(map(max, blocks["z"]))
+
+
+def test_a_row_of_many_ranks_opens_its_ranks(members: list[Member], monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a heat map of hosts and one of blocks of ranks THEN each row asks for its own ranks, whatever the order
+    monkeypatch.setattr("tb_sol_plugin.analyses.ranks.ranks.MOST_ROWS", 8)
+    apart = [m._replace(host=f"node{m.rank // 3 % 2}") for m in members]
+    for given, row, ranks in ((apart, "node1", "3-5,9-11,15"), ([m._replace(host="") for m in members], "ranks 4 to 5", "4-5")):
+        figure = asked("ranks", given, order="value").section("heatmap_figure")
+        assert isinstance(figure, FigureSection) and figure.asks[row] == {"ranks": ranks} and "which a click shows" in figure.subtitle
+        # WHEN these are asked for THEN there is a row per rank, the tables have them alone, and the job is that of all
+        found = asked("ranks", given, ranks=ranks)
+        shown, numbers = found.section("heatmap_figure"), [int(r) for r in found.table("ranks")["rank"]]
+        assert isinstance(shown, FigureSection) and shown.figure["data"][0]["y"] == [f"rank {r}" for r in numbers]  # type: ignore[index]
+        assert reports.ranks_text(np.array(numbers)) == ranks and set(found.table("heatmap")["rank"]) == set(numbers) and not shown.asks
+        assert text(found) == text(asked("ranks", given)) and found.section("ranks").row_links["1"].query["worker"] == f"w{numbers[1]}"
+    for wrong in ("99", "x"):
+        with pytest.raises(BadQuery, match="rank"):
+            asked("ranks", members, ranks=wrong)
 
 
 def test_stragglers_have_evidence_and_a_path_that_adds_up(members: list[Member]) -> None:
