@@ -20278,7 +20278,7 @@ function ReportBody({ r, lead }) {
 				}, s.id))
 			}, row[0].id))
 		}),
-		!r.sections.length && /* @__PURE__ */ a("div", {
+		!r.sections.length && !r.headline && /* @__PURE__ */ a("div", {
 			class: "card pad",
 			children: /* @__PURE__ */ a("p", {
 				class: "prose",

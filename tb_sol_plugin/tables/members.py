@@ -48,6 +48,17 @@ def text_of(ranks: Sequence[int] | Ints) -> str:
     return ",".join(":".join(map(str, run)) for run in runs)
 
 
+def ranges(ranks: Sequence[int] | Ints) -> str:
+    """Returns ranks as one reads them: `0-7, 16`, evenly spaced ones as `3-1019 by 8`."""
+    out = []
+    for run in text_of(ranks).split(",") if len(ranks) else ():
+        first, stride, count = map(int, run.split(":"))
+        last = first + stride * (count - 1)
+        apart = f" by {stride}" if stride != 1 else ""
+        out.append(str(first) if count == 1 else f"{first}, {last}" if count == 2 else f"{first}-{last}{apart}")
+    return ", ".join(out)
+
+
 def listed(text: str) -> Ints | None:
     """Returns the ranks of `[0, 1, 2]` as a recorder writes them; None where the text is cut short (`...`) or lists none."""
     if "..." in text or not text.strip().startswith("["):

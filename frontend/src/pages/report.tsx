@@ -44,7 +44,7 @@ export function ReportBody({ r, lead }: { r: Report; lead: string }): JSX.Elemen
           ? <SectionCard key={row[0]!.id} section={row[0]!} report={r} lead={lead} />
           : <div class="cards" key={row[0]!.id} style={{ maxWidth: row.length < 3 ? `${row.length * 400}px` : undefined }}>{row.map((s) => <SectionCard key={s.id} section={s} report={r} lead="" />)}</div>))}
       </div>
-      {!r.sections.length && <div class="card pad"><p class="prose">This report has no sections.</p></div>}
+      {!r.sections.length && !r.headline && <div class="card pad"><p class="prose">This report has no sections.</p></div>}
     </>
   );
 }

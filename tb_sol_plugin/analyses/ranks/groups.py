@@ -28,7 +28,7 @@ from tb_sol_plugin.units import human
 COLUMNS: Final = (
     Column("group", "Group", doc="its description and ranks", show="text"),
     Column("description", "Description", doc="as recorded", show="code", rank=2, missing="not recorded"),
-    Column("ranks", "Ranks", doc="its ranks as START:STRIDE:COUNT", show="code", missing="not recorded"),
+    Column("ranks", "Ranks", doc="its ranks: 0-7, or evenly spaced 3-1019 by 8", show="code", missing="not recorded"),
     Column("size", "Size", "count", "its ranks", missing="not recorded"),
     Column("level", "Across", doc=ACROSS, show="badge"),
     Column("kind", "Parallelism", doc="what it serves", show="badge", missing="not known"),
@@ -98,7 +98,7 @@ def group_rows(job: Job, kinds: Sequence[GroupKind]) -> pd.DataFrame:
         because.setdefault(int(calls.group_of_channel[channel]), why)
     return pd.DataFrame({
         "group": [g.label for g in calls.groups], "description": pd.Series([g.description or None for g in calls.groups], dtype=object),
-        "ranks": pd.Series([members.text_of(g.ranks) or None for g in calls.groups], dtype=object),
+        "ranks": pd.Series([members.ranges(g.ranks) or None for g in calls.groups], dtype=object),
         "size": pd.Series([g.size if g.size > 0 else None for g in calls.groups], dtype=object), "level": [k.level for k in kinds],
         "kind": pd.Series([k.kind or None for k in kinds], dtype=object), "confidence": [k.confidence for k in kinds],
         "evidence": [k.evidence for k in kinds], "of_fastest": speed,

@@ -45,8 +45,8 @@ class JobGroup:
 
     @property
     def label(self) -> str:
-        """What a table calls it: its description and its ranks."""
-        return f"{self.description or 'group'} [{members.text_of(self.ranks)}]" if len(self.ranks) else self.description or self.key
+        """What a table calls it: its ranks, by which groups of one description differ, and its description."""
+        return f"[{members.ranges(self.ranks)}] {self.description or 'group'}" if len(self.ranks) else self.description or self.key
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_sol_plugin.tables.members import listed, members_of, text_of
+from tb_sol_plugin.tables.members import listed, members_of, ranges, text_of
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,8 @@ def test_lists_as_recorders_write_them() -> None:
     # GIVEN a list, one that is cut short, one without an end, a word, none
     found = [listed(text) for text in ("[0, 8, 16]", "[0, 1, ..., 31]", "[]", "default", "")]
     assert found[0] is not None and found[0].tolist() == [0, 8, 16] and found[1:] == [None, None, None, None]
+
+
+def test_ranks_are_written_as_one_reads_them() -> None:
+    assert ranges([]) == "" and ranges([3]) == "3" and ranges([0, 8]) == "0, 8" and ranges(range(8)) == "0-7"
+    assert ranges(range(3, 1024, 8)) == "3-1019 by 8" and ranges([0, 1, 2, 3, 16]) == "0-3, 16" and ranges([0, 1, 4, 5]) == "0, 1, 4, 5"

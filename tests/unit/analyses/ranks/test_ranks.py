@@ -177,7 +177,7 @@ def test_collectives_by_size_and_one_by_one(members: list[Member]) -> None:
     assert len(asked("collectives", members, group_kind="TP").table("instances")) == 2 * 64
     assert len(asked("collectives", members, group="default_pg").table("instances")) == 4
     assert set(asked("collectives", members, ranks="0-1", group_kind="dp").table("instances")["group"]) == {
-        "DATA_PARALLEL_GROUP [0:8:2]", "DATA_PARALLEL_GROUP [1:8:2]",
+        "[0, 8] DATA_PARALLEL_GROUP", "[1, 9] DATA_PARALLEL_GROUP",
     }  # fmt: skip
     with pytest.raises(BadQuery, match="not ranks"):
         asked("collectives", members, ranks="a-b")
@@ -223,7 +223,7 @@ def test_what_costs_most_leads_even_where_it_is_no_late_rank() -> None:
     assert len(found.table("stages")) == 6 and "it has no pipeline" in asked("pipeline", simulate(JOB).members()).headline
     # AND the groups of the slow host are seen beside those of the others
     groups = asked("groups", members, world=32).table("groups").set_index("group")
-    assert groups.loc["DATA_PARALLEL_GROUP [0:4:4]", "of_fastest"] == pytest.approx(0.5, abs=0.02) and groups["of_fastest"].isna().any()
+    assert groups.loc["[0-12 by 4] DATA_PARALLEL_GROUP", "of_fastest"] == pytest.approx(0.5, abs=0.02) and groups["of_fastest"].isna().any()
 
 
 def test_groups_and_clocks(members: list[Member]) -> None:
