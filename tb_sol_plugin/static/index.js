@@ -19277,7 +19277,7 @@ function statusOf(asked, text, count) {
 // src/pages/help.tsx
 var helpOpen = y$1(false);
 /** The letter after `g` for each page. */
-var LETTERS = {
+var LETTERS$1 = {
 	o: "overview",
 	f: "findings",
 	r: "roofline",
@@ -19308,7 +19308,7 @@ var KEYS = [
 	["Esc", "one step back: close, clear the selection"]
 ];
 /** The letters of the pages that there are, each with its title. */
-var letters = () => Object.entries(LETTERS).flatMap(([letter, name]) => {
+var letters = () => Object.entries(LETTERS$1).flatMap(([letter, name]) => {
 	const found = catalog.value.find((a) => a.name === name);
 	return found ? [`${letter} ${found.title}`] : [];
 }).join(", ");
@@ -20032,6 +20032,7 @@ function setField(f, value, how = "push") {
 	change({ query: withField(view.value.query, f, value) }, how);
 }
 var SWITCH = 7;
+var LETTERS = 60;
 /** First words that name one thing together with the second. */
 var ONE_NAME = /* @__PURE__ */ new Set([
 	"causal",
@@ -20079,7 +20080,8 @@ function FieldControl({ f }) {
 			children: label
 		});
 	}
-	if (f.choices?.length && f.choices.length <= SWITCH && f.type !== "text") return /* @__PURE__ */ a("div", {
+	const letters = (f.choices ?? []).reduce((sum, c) => sum + shown(c).length, 0);
+	if (f.choices?.length && f.choices.length <= SWITCH && f.type !== "text" && (!isNamed(f) || letters <= LETTERS)) return /* @__PURE__ */ a("div", {
 		class: "field",
 		children: [/* @__PURE__ */ a("span", {
 			class: "field-label",
@@ -21432,7 +21434,7 @@ function startKeys() {
 		if (key === "Escape" && !document.querySelector(".float") && stepOut()) return event.preventDefault();
 		if (letterAwaited()) {
 			awaitLetter(false);
-			const name = LETTERS[key];
+			const name = LETTERS$1[key];
 			if (name && catalog.peek().some((a) => a.name === name)) {
 				event.preventDefault();
 				go(pageView(name), "push");

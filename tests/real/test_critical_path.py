@@ -52,6 +52,26 @@ def test_example_of_hta() -> None:
     own = waits[edges.kind[waits] == E.SYNC]
     assert len(own) and (edges.evidence[own] == E.RECORDED).all()
     assert (edges.kind == E.EVENT).any() and (edges.evidence[edges.kind == E.EVENT] == E.RECORDED).all()
+    # AND the first relu_ of the second `measure` is nested as HTA shows it: relu_, clamp_min_, the call, and back, in 15, 14, 17, 15, 32 us
+    starts = c.host["start_ns"].to_numpy()
+    measured = starts[[i for i, n in enumerate(names) if n.endswith("measure|forward]")]][1]
+    row = int(np.flatnonzero((names == "aten::relu_") & (starts >= measured))[0])
+    inside = np.arange(graph.nodes.start[row], graph.nodes.end[row] + 1)
+    assert names[graph.nodes.row[inside[:3]]].tolist() == ["aten::relu_", "aten::clamp_min_", "cudaLaunchKernel"]
+    assert np.diff(graph.time[inside]).tolist() == [15_000, 14_000, 17_000, 15_000, 32_000]
+    assert (edges.kind[graph.binding[inside[1:]]] == E.HOST).all()
+    # AND two kernels of a stream are 7 us apart: the launch holds the later one, so that the stream costs its least and the rest is slack
+    gap = np.flatnonzero((edges.kind == E.STREAM) & (graph.time[edges.target] - graph.time[edges.source] == 7_000))
+    assert len(gap) and (graph.lag[gap] < 7_000).all() and (edges.kind[graph.binding[edges.target[gap]]] == E.LAUNCH).all()
+
+
+def test_calls_that_wait_for_events_and_devices_are_held_by_their_work() -> None:
+    # GIVEN HTA's recording with rows of synchronization THEN its waits for an event and for the device are edges, as recorded
+    graph = graph_of(c := capture(path_of("hta/critical_path/cuda_event_sync/event_sync_trace.json.gz")))
+    sync = graph.edges.kind == E.SYNC
+    names = c.host["name"].astype(str).to_numpy()[graph.nodes.row[graph.edges.target[sync]]]
+    assert {"cudaEventSynchronize", "cudaDeviceSynchronize"} <= set(names.tolist())
+    assert (graph.edges.evidence[sync] == E.RECORDED).all()
 
 
 def test_every_kernel_of_a_graph_launch_has_moments() -> None:

@@ -43,6 +43,7 @@ export function setField(f: QueryField, value: string, how: "push" | "replace" =
 }
 
 const SWITCH = 7;
+const LETTERS = 60;
 /** First words that name one thing together with the second. */
 const ONE_NAME = new Set(["causal", "above", "forward", "step", "kernel", "exposed", "copied", "peak"]);
 /** Choices that are one name though their first word stands for itself elsewhere. */
@@ -69,7 +70,8 @@ function FieldControl({ f }: { f: QueryField }): JSX.Element {
     const on = /^(true|1|yes|on)$/i.test(now);
     return <Chip on={on} tip={f.doc ?? ""} onToggle={() => set(on ? "false" : "true")}>{label}</Chip>;
   }
-  if (f.choices?.length && f.choices.length <= SWITCH && f.type !== "text") {
+  const letters = (f.choices ?? []).reduce((sum, c) => sum + shown(c).length, 0); // names of a recording may be long: a row of them is as wide
+  if (f.choices?.length && f.choices.length <= SWITCH && f.type !== "text" && (!isNamed(f) || letters <= LETTERS)) {
     return (
       <div class="field">
         <span class="field-label">{label}</span>

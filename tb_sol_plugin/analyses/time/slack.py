@@ -32,9 +32,9 @@ EVENTS: Final = (
     Column("event", "No.", "count", "place in order of time", rank=3),
     Column("step", "Step", "", "step in which it begins", missing="outside every recorded step", rank=2),
     Column("name", "Event", "", "device event, operator or runtime call", "code"),
-    Column("start_ns", "Start", "ns", "since the start of the recording"),
-    Column("duration_ns", "Length", "ns", "of the event", "bar", color="bar-ink"),
     Column("slack_ns", "Slack", "ns", "by how much it may end later without a longer step", "bar", color="accent", missing=NOTHING_WAITS),
+    Column("duration_ns", "Length", "ns", "of the event", "bar", color="bar-ink"),
+    Column("start_ns", "Start", "ns", "since the start of the recording"),
     Column("times", "Slack ÷ length", "", "above 1 it may take twice as long", rank=2, missing=NOTHING_WAITS),
     Column("on_path", "On the path", "", "it holds the end of its step"),
 )
