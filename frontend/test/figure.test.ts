@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { FigureSection } from "../src/api/types";
 import { areasOf, areasOfRange, brushable, keysInside, withAreas } from "../src/sections/figure/area";
-import { capBars, edgeHatched } from "../src/sections/figure/bars";
+import { capBars, edgeHatched, NARROW_FROM, roomForTexts } from "../src/sections/figure/bars";
 import { ALL, boxScale, oneRoot, ownParts } from "../src/sections/figure/boxes";
 import { relabeled } from "../src/sections/figure/ticks";
 import { legendOf, pointKey, ready, recolor, zoomText, type Look } from "../src/sections/figure/template";
@@ -169,6 +169,23 @@ describe("figures in their room", () => {
     layout["bargap"] = 0.3;
     capBars([bar({ offsetgroup: "1" }), bar({ offsetgroup: "2" })], layout);
     expect(500 * (1 - Number(layout["bargap"]))).toBeCloseTo(88);
+  });
+
+  test("GIVEN lying bars with texts beside them WHEN the figure is narrow THEN names have what they need and every text ends inside; a wide one stays", () => {
+    const trace = { type: "bar", orientation: "h", textposition: "outside", x: [262, 230, 4], y: ["aten::_softmax", "aten::bmm", "aten::mul"], text: ["262.5 ms", "229.7 ms", "<b>4.10 ms</b>"] };
+    const layout = (width: number): Record<string, unknown> => ({ width, xaxis: { range: [0, 299] }, margin: { l: 240, r: 14, t: 10, b: 46 } });
+    const narrow = layout(380);
+    roomForTexts([trace], narrow);
+    const { l, r } = narrow["margin"] as { l: number; r: number };
+    const most = ((narrow["xaxis"] as { range: number[] }).range)[1]!;
+    expect(l).toBeGreaterThan(14 * 7);
+    expect(l).toBeLessThan(130);
+    trace.x.forEach((x, i) => expect((x / most) * (380 - l - r) + trace.text[i]!.replace(/<[^>]*>/g, "").length * 6.6).toBeLessThan(380 - l - r));
+    for (const [data, width] of [[[trace], NARROW_FROM], [[{ ...trace, base: [0, 1, 2] }], 380], [[{ ...trace, textposition: "inside" }], 380]] as const) {
+      const kept = layout(width);
+      roomForTexts(data, kept);
+      expect(kept).toEqual(layout(width));
+    }
   });
 
   test("GIVEN bars at numbers WHEN capped THEN their widths stay", () => {

@@ -3712,11 +3712,11 @@ var MOST$3 = 36;
 /** Letters by which a part grows to the beginning and the end of a word. */
 var WORD$1 = 12;
 /** Letters before a part, at least: a part that begins earlier is on the screen anyway. */
-var LEAST$4 = 6;
+var LEAST$5 = 6;
 /** Letters up to which a part begins where the names around it branch: the tile before the alignment. */
 var USUAL = 30;
 /** Names on each side that are looked at for that. */
-var AROUND$3 = 48;
+var AROUND$4 = 48;
 /** Letters of a part that has to tell a name from several others. */
 var WIDEST = 64;
 /** Times that parts are widened. */
@@ -3740,7 +3740,7 @@ function inWords(name, from, to) {
 	let [a, b] = [from, to];
 	for (let n = 0; n < WORD$1 && a > 0 && inWord(name, a - 1); n++) a--;
 	for (let n = 0; n < WORD$1 && b < name.length && inWord(name, b); n++) b++;
-	return [a >= LEAST$4 ? a : from, b];
+	return [a >= LEAST$5 ? a : from, b];
 }
 /**
 * [from, to) of the part of each name in which it differs from those that look like it, in whole words; none for a name that its first
@@ -3757,7 +3757,7 @@ function distinctParts(names, shown = HEAD) {
 		const from = Math.min(...alike.map((p) => p.head), name.length - 1);
 		const to = Math.max(...alike.map((p) => name.length - p.tail), from + 1);
 		const [a, b] = inWords(name, branches(pairs, i, shown).find((h) => h < from && to - h <= USUAL) ?? from, to);
-		if (a >= LEAST$4) out.set(name, [a, Math.min(b, a + MOST$3)]);
+		if (a >= LEAST$5) out.set(name, [a, Math.min(b, a + MOST$3)]);
 	});
 	for (let n = 0; n < ROUNDS && apart(sorted, out); n++);
 	return out;
@@ -3767,7 +3767,7 @@ function branches(pairs, at, least) {
 	const out = /* @__PURE__ */ new Set();
 	for (const step of [-1, 1]) {
 		let head = Infinity;
-		for (let n = 0, i = step < 0 ? at - 1 : at; n < AROUND$3 && pairs[i]; n++, i += step) {
+		for (let n = 0, i = step < 0 ? at - 1 : at; n < AROUND$4 && pairs[i]; n++, i += step) {
 			head = Math.min(head, pairs[i].head);
 			if (head < least) break;
 			out.add(head);
@@ -3793,8 +3793,8 @@ function apart(sorted, out) {
 		for (const name of alike) {
 			const now = out.get(name);
 			const [from, to] = inWords(name, Math.min(head, name.length - 1), Math.max(name.length - tail, head + 1));
-			const wide = Math.max(LEAST$4, Math.min(from, now?.[0] ?? from));
-			const a = to - wide > WIDEST ? Math.max(LEAST$4, from) : wide;
+			const wide = Math.max(LEAST$5, Math.min(from, now?.[0] ?? from));
+			const a = to - wide > WIDEST ? Math.max(LEAST$5, from) : wide;
 			const b = Math.min(name.length, Math.max(to, now?.[1] ?? to), a + WIDEST);
 			if (b > a && (now?.[0] !== a || now?.[1] !== b)) changed = !!out.set(name, [a, b]);
 		}
@@ -4672,6 +4672,39 @@ function capBars(data, layout) {
 	layout["bargap"] = Math.max(Number(layout["bargap"] ?? .3), 1 - most * grouped);
 	for (const t of bars) if (typeof t["width"] === "number" && t["offset"] === void 0) t["width"] = Math.min(t["width"], most);
 }
+/** px of a letter beside a bar and of one of a name, about; around either; the least that bars keep of the room for them and their texts. */
+var LETTER$2 = 6.6;
+var NAME_LETTER = 7.3;
+var AROUND$3 = 14;
+var LEAST$4 = .25;
+/** In a narrow figure, lying bars leave room for the texts beside them. Changes the layout in place. */
+function roomForTexts(data, layout) {
+	const width = Number(layout["width"]);
+	const beside = data.filter((t) => isBar(t) && t["orientation"] === "h" && t["textposition"] === "outside" && t["base"] === void 0 && Array.isArray(t["text"]) && Array.isArray(t["x"]));
+	const axis = layout["xaxis"];
+	const range = axis["range"];
+	if (!beside.length || !(width > 0 && width < 700) || axis["type"] === "log" || !Array.isArray(range) || range[0] !== 0) return;
+	const margin = {
+		l: 58,
+		r: 14,
+		...layout["margin"]
+	};
+	const names = beside.flatMap((t) => Array.isArray(t["y"]) ? t["y"].map((y) => String(y).length) : []);
+	const left = Math.min(margin.l, Math.max(0, ...names) * NAME_LETTER + AROUND$3);
+	const room = width - left - margin.r;
+	const ends = beside.flatMap((t) => t["x"].map((x, i) => {
+		const text = String(t["text"][i] ?? "").replace(/<[^>]*>/g, "");
+		return (Number(x) || 0) / Math.max(LEAST$4, 1 - (text.length * LETTER$2 + AROUND$3) / room);
+	}));
+	layout["margin"] = {
+		...margin,
+		l: left
+	};
+	layout["xaxis"] = {
+		...axis,
+		range: [0, Math.max(Number(range[1]), ...ends)]
+	};
+}
 /** An edge around hatched bars, so that a pale one is seen as a bar. In place. */
 function edgeHatched(trace, edge) {
 	const marker = trace["marker"];
@@ -5016,6 +5049,7 @@ function ready(s, look) {
 	}
 	const data = (s.figure.data ?? []).map((trace) => recolor(trace, look.themed));
 	capBars(data, layout);
+	roomForTexts(data, layout);
 	for (const trace of data) {
 		contrast$1(trace, look.token("surface"));
 		edgeHatched(trace, look.token("idle-hatch"));

@@ -201,7 +201,6 @@ def run(capture: Capture, query: BreakdownQuery) -> Report:
             "unlike in the row all.",
         )
     )
-    sections.append(_gap_table(capture, gaps, rows))
     short = f"gaps below {query.gap_us:g} µs are short"
     sections.append(
         _facts(
@@ -213,6 +212,7 @@ def run(capture: Capture, query: BreakdownQuery) -> Report:
             hidden=tuple(CAUSE_FACTS.values()),
         )
     )
+    sections.append(_gap_table(capture, gaps, rows))
     return Report(
         analysis="gpu_breakdown",
         title="GPU breakdown",

@@ -10,6 +10,7 @@ from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.report.graph_notes import replay_notices
 from tb_sol_plugin.metrics.time import sequences as Q
+from tb_sol_plugin.metrics.time.kernel_names import kinds_of, plain_name
 from tb_sol_plugin.metrics.time.kernels import short_kernel_names
 from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.metrics.trees.module_tree import module_class_name
@@ -41,19 +42,20 @@ SEQUENCES: Final = (
     Column("mean_ns", "Mean", "ns", "time of its kernels in one occurrence", per="call"),
     Column("gap_ns", "Gaps inside", "ns", "from the start of its first kernel to the end of its last, less the kernels, summed", rank=2),
     Column("first_operator", "First operator", doc="operator of its first kernel, in most occurrences", missing=_NO_OPERATOR, rank=2),
-    Column("last_operator", "Last operator", doc="operator of its last kernel, in most occurrences", missing=_NO_OPERATOR, rank=2),
-    Column("first_module", "First module", doc="class of the module of its first kernel, in most occurrences", missing=_NO_MODULE, rank=2),
+    Column("last_operator", "Last operator", doc="operator of its last kernel, in most occurrences", missing=_NO_OPERATOR, rank=3),
+    Column("first_module", "First module", doc="class of the module of its first kernel, in most occurrences", missing=_NO_MODULE, rank=3),
     Column("last_module", "Last module", doc="class of the module of its last kernel, in most occurrences", missing=_NO_MODULE, rank=3),
     Column("start_ns", "First at", "ns", "start of its first occurrence, since the start of the recording", rank=3),
     Column("span_ns", "First lasts", "ns", "first occurrence from start to end, gaps included", rank=3),
 )  # fmt: skip
 KERNELS: Final = (
     Column("position", "Position", doc="place in the sequence, from 1", show="code"),
-    Column("kernel", "Kernel", doc="its short name", show="symbol", full="name"),
+    Column("kernel", "Kernel", doc="its short name", show="symbol", color_by="kind", full="name"),
     Column("operator", "Operator", doc="operator that launched it, in most occurrences", missing=_NO_OPERATOR),
     Column("module", "Module", doc="class of the module around it, in most occurrences", missing=_NO_MODULE, rank=2),
-    Column("mean_ns", "Mean", "ns", "mean of its durations", "bar", color="compute", per="call"),
+    Column("mean_ns", "Mean", "ns", "mean of its durations", "bar", color_by="kind", per="call"),
     Column("gap_ns", "Gap before", "ns", "mean time from the end of the kernel before it in the sequence", missing="the first one"),
+    Column("kind", "Kind", doc="kind of work, judged by the name", rank=3),
     Column("name", "Name", doc="as recorded", show="code", rank=3),
 )  # fmt: skip
 FACTS: Final = (
@@ -216,6 +218,7 @@ def _kernels(capture: Capture, kernels: Q.Kernels, run: Q.RepeatedRun, rank: int
     places = [run.at + k for k in range(run.length)]
     rows = kernels.rows[places[0][0] + np.arange(run.length)]
     gaps = [float(np.maximum(kernels.start[at] - kernels.start[at - 1] - kernels.duration[at - 1], 0).mean()) for at in places[1:]]
+    recorded = arrays.pick(capture.device["name"], rows).tolist()
     frame: dict[str, list[object]] = {
         "position": [str(k + 1) for k in range(run.length)],
         "kernel": [*_short(capture, names, rows)],
@@ -223,7 +226,8 @@ def _kernels(capture: Capture, kernels: Q.Kernels, run: Q.RepeatedRun, rank: int
         "module": [*_Owners(capture, kernels, "module").most(places)],
         "mean_ns": [round(float(kernels.duration[at].mean())) for at in places],
         "gap_ns": [None, *(float(round(gap)) for gap in gaps)],
-        "name": [*arrays.pick(capture.device["name"], rows).tolist()],
+        "kind": [*kinds_of([plain_name(name) for name in recorded])],
+        "name": [*recorded],
     }
     return make_table(
         "kernels", f"Kernels of sequence {rank}", frame, KERNELS, key="position",

@@ -184,14 +184,15 @@ def _split(values: dict[str, Scalar]) -> FactsSection | None:
         return None
     notes = {n: human(int(values[n] or 0) / length, "ratio") for n in parts}
     return make_facts(
-        "split", "Device time", {n: values[n] for n in parts}, FACTS, style="split", notes=notes, span=8,
+        "split", "Device time", {n: values[n] for n in parts}, FACTS, style="split", notes=notes, span=12,
         subtitle=f"exclusive parts of {human(length, 'ns')}, over the chosen streams",
     )  # fmt: skip
 
 
 def _facts(values: dict[str, Scalar]) -> FactsSection:
     names = ("start_ns", "duration_ns", "events", "host_busy_ns", "device_busy_ns", "device_idle_ns", "largest_gap_ns")
-    return make_facts("facts", "Selection", {n: values[n] for n in names}, FACTS, span=4, hidden=[n for n in names if values[n] is None])
+    hidden = [n for n in names if values[n] is None]
+    return make_facts("facts", "Selection", {n: values[n] for n in names}, FACTS, style="tiles", span=12, hidden=hidden)
 
 
 def _groups(chosen: Selection, by: Literal["name", "category", "track"]) -> TableSection:

@@ -27,6 +27,34 @@ export function capBars(data: readonly Plain[], layout: Plain): void {
   for (const t of bars) if (typeof t["width"] === "number" && t["offset"] === undefined) t["width"] = Math.min(t["width"], most);
 }
 
+/** px of a letter beside a bar and of one of a name, about; around either; the least that bars keep of the room for them and their texts. */
+const LETTER = 6.6;
+const NAME_LETTER = 7.3;
+const AROUND = 14;
+const LEAST = 0.25;
+
+/** px of a figure below which names have no more room than they need, and the axis goes on until the texts beside bars fit. */
+export const NARROW_FROM = 700;
+
+/** In a narrow figure, lying bars leave room for the texts beside them. Changes the layout in place. */
+export function roomForTexts(data: readonly Plain[], layout: Plain): void {
+  const width = Number(layout["width"]);
+  const beside = data.filter((t) => isBar(t) && t["orientation"] === "h" && t["textposition"] === "outside" && t["base"] === undefined && Array.isArray(t["text"]) && Array.isArray(t["x"]));
+  const axis = layout["xaxis"] as Plain;
+  const range = axis["range"];
+  if (!beside.length || !(width > 0 && width < NARROW_FROM) || axis["type"] === "log" || !Array.isArray(range) || range[0] !== 0) return;
+  const margin = { l: 58, r: 14, ...(layout["margin"] as Record<string, number> | undefined) };
+  const names = beside.flatMap((t) => (Array.isArray(t["y"]) ? t["y"].map((y) => String(y).length) : []));
+  const left = Math.min(margin.l, Math.max(0, ...names) * NAME_LETTER + AROUND);
+  const room = width - left - margin.r;
+  const ends = beside.flatMap((t) => (t["x"] as unknown[]).map((x, i) => {
+    const text = String((t["text"] as unknown[])[i] ?? "").replace(/<[^>]*>/g, "");
+    return (Number(x) || 0) / Math.max(LEAST, 1 - (text.length * LETTER + AROUND) / room);
+  }));
+  layout["margin"] = { ...margin, l: left };
+  layout["xaxis"] = { ...axis, range: [0, Math.max(Number(range[1]), ...ends)] };
+}
+
 /** An edge around hatched bars, so that a pale one is seen as a bar. In place. */
 export function edgeHatched(trace: Plain, edge: string): void {
   const marker = trace["marker"];
