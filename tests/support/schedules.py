@@ -15,6 +15,7 @@ backward pass runs on a thread of its own, which is woken, and wakes the one tha
 from __future__ import annotations
 
 import random
+from bisect import bisect_right, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -109,7 +110,8 @@ def run(program: Sequence[Action], scale: Mapping[str, float] | None = None, *, 
 
 
 class _Machine:
-    """last: start and end of the last work by device and stream. waits: until when the next work of a stream waits. ends: of each device."""
+    """last: start and end of the last work by device and stream. waits: until when the next work of a stream waits. ends: of unfinished work of each
+    device, ascending."""
 
     def __init__(self, scale: Mapping[str, float], depth: int) -> None:
         self.scale, self.depth, self.ran = scale, depth, Ran()
@@ -142,10 +144,11 @@ class _Machine:
                 self.start(kernel, start if kernel.stream == first.stream else end + EVENT_NS - LATENCY_NS, place)
             return start + CALL_NS
         if isinstance(action, Launch | Copy):
-            busy = sorted(e for e in self.ends.get(action.device, []) if e > start)
+            busy = self.ends.setdefault(action.device, [])
+            del busy[: bisect_right(busy, start)]
             full = busy[len(busy) - self.depth] + RETURN_NS if len(busy) >= self.depth else 0
             end = self.start(action, start, place)[1]
-            self.ends[action.device] = [*busy, end]
+            insort(busy, end)
             return max(start + CALL_NS, full, end + RETURN_NS if isinstance(action, Copy) else 0)
         if isinstance(action, Record):
             self.events[action.event] = self.last.get((0, action.stream), (0, 0))[1]
