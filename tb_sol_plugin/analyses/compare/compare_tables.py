@@ -317,20 +317,22 @@ def waterfall_figure(a: Side, b: Side, found: Waterfall) -> FigureSection:
         low = min(at, at + bar.delta_ns)
         text = f"<b>{PARTS[bar.name][0]}</b><br>{signed(bar.delta_ns, 'ns')} per step"
         data.append(_bar(row, low / scale, abs(bar.delta_ns), scale, PARTS[bar.name][1], text, bar.name))
-        share = f"  {signed_percent(bar.delta_ns / found.a_ns)}" if found.a_ns else ""
-        notes.append(_note(row, (low + abs(bar.delta_ns)) / scale, f"<b>{signed(bar.delta_ns, 'ns')}</b>{share}"))
+        notes.append(_note(row, (low + abs(bar.delta_ns)) / scale, f"<b>{signed(bar.delta_ns, 'ns')}</b>"))
         at += bar.delta_ns
     data.append(_bar(rows[-1], 0.0, found.b_ns, scale, "bar-ink", f"<b>{names[-1]}</b><br>mean step {human(found.b_ns, 'ns')}", SLOW))
     notes.append(_note(rows[-1], found.b_ns / scale, f"<b>{human(found.b_ns, 'ns')}</b>"))
+    if found.a_ns:  # at the right edge, and last: where the figure is narrow there is no room for them
+        at_edge: F.Plain = {"xref": "paper", "xanchor": "right", "xshift": 0}
+        notes += [_note(row, 1, signed_percent(bar.delta_ns / found.a_ns)) | at_edge for row, bar in enumerate(bars, 1)]
     way = np.cumsum([found.a_ns, *(bar.delta_ns for bar in bars)])
     least, reach = float(way.min()) / scale, max(float(way.max()), 1.0) / scale
     near = reach - least < CLOSE * reach and reach > least  # else the differences would be too small to see
     begin = max(0.0, least - (reach - least)) if near else 0.0
     figure = F.figure(
-        data, x=F.axis(f"mean step, {unit}", range=[begin, begin + 1.36 * (reach - begin)]),
+        data, x=F.axis(f"mean step, {unit}", range=[begin, begin + 1.4 * (reach - begin)]),
         y=F.axis("", tickvals=rows, ticktext=[f"<b>{n}</b>" if i in (0, rows[-1]) else n for i, n in enumerate(names)], showgrid=False,
                  autorange="reversed", tickfont={"size": 12, "color": F.light("ink")}),
-        barmode="overlay", annotations=notes, margin={"l": 150, "r": 14, "t": 8, "b": 46},
+        barmode="overlay", annotations=notes, meta={"labels": "by importance"}, margin={"l": 150, "r": 14, "t": 8, "b": 46},
     )  # fmt: skip
     most = f"; most of it {PARTS[bars[0].name][0]}, {signed(bars[0].delta_ns, 'ns')}" if bars else ""
     return FigureSection(

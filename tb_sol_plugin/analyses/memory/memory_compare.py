@@ -11,10 +11,13 @@ from __future__ import annotations
 from typing import Final, Literal
 
 import msgspec
+import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses.memory import memory_compare_lists
 from tb_sol_plugin.analyses.memory.memory_compare_tables import BOTH, Differences, Line, ReducedMemory, differences, grouping, part
+from tb_sol_plugin.metrics.compare.change import exactly, seen
+from tb_sol_plugin.metrics.compare.differences import MetricChange
 from tb_sol_plugin.metrics.memory.labels import gib
 from tb_sol_plugin.metrics.report.settings import SETTINGS, named, settings_table
 from tb_sol_plugin.model import figure as F
@@ -37,7 +40,7 @@ from tb_sol_plugin.model.report import (
     make_facts,
     make_table,
 )
-from tb_sol_plugin.units import capitalized, how_many, human, number, scale_of, signed
+from tb_sol_plugin.units import capitalized, how_many, human, number, scale_of, signed, signed_percent
 
 
 class MemoryCompareQuery(PairQuery, kw_only=True, frozen=True):
@@ -86,6 +89,7 @@ AT_PEAKS: Final = (
     Column("key", "Id", doc="stable key of the row", rank=3),
 )  # fmt: skip
 FACTS: Final = (
+    Fact("outcome", "At its peak it uses", "", "more, less or no change; sizes are nearly free of noise and are compared as they are"),
     *(
         Fact(f"{name}_delta_bytes", label, "B", f"{label}: B less A")
         for name, (label, _) in _MEASURES.items()
@@ -97,8 +101,6 @@ FACTS: Final = (
     Fact("other_worker", "", "", "its worker"),
     Fact("by", "", "", "what rows of the table are"),
 )  # fmt: skip
-SAME: Final = 0.002
-"""Peaks that differ by less than this part are called the same."""
 EXPECTED: Final = ("steps recorded", "pipeline stage", "tensor parallel", "data parallel", "expert parallel", "context parallel")
 """Settings that differ between ranks, or say nothing of memory."""
 
@@ -153,13 +155,19 @@ def _headline(here: Compared[ReducedMemory], there: Compared[ReducedMemory], fou
     a, b = here.reduced.peak, there.reduced.peak
     change = b - a
     sizes = f"{human(b, 'B')} instead of {human(a, 'B')}"
-    if abs(change) <= SAME * max(abs(a), abs(b)):
+    if _peaks(here, there).verdict == "same":
         return f"`{there.name}` and `{here.name}` use the same at their peaks: {human(a, 'B')}."
     side, share = ("less" if change < 0 else "more"), f", {number(100 * abs(change) / a, 1)} %" if a > 0 else ""
     lead = f"`{there.name}` uses **{human(abs(change), 'B')} {side}** at its peak than `{here.name}`: {sizes}{share}"
     first = found.largest(falls=change < 0)[:3] if found is not None else []
     most = [f"{name} {human(abs(size), 'B')}" for name, size in first if abs(size) >= 0.05 * abs(change)]
     return f"{lead}. Most of it: {', '.join(most)}." if most else f"{lead}."
+
+
+def _peaks(here: Compared[ReducedMemory], there: Compared[ReducedMemory]) -> MetricChange:
+    """Returns how the peak changed, by the rule of all comparisons of bytes."""
+    found = exactly([np.array([float(here.reduced.peak)])], [np.array([float(there.reduced.peak)])])
+    return MetricChange("peak_memory", found, seen(found, least=1))
 
 
 def _tiles(here: Compared[ReducedMemory], there: Compared[ReducedMemory], by: str) -> FactsSection:
@@ -176,9 +184,14 @@ def _tiles(here: Compared[ReducedMemory], there: Compared[ReducedMemory], by: st
         notes["peak_delta_bytes"] += f", {gib(values['peak_delta_bytes'])}"
     values |= {
         "peak_a_bytes": a.peak, "peak_b_bytes": b.peak, "peak_ratio": b.peak / a.peak if a.peak > 0 else None,
-        "other_run": there.run, "other_worker": there.of.worker, "by": by,
+        "other_run": there.run, "other_worker": there.of.worker, "by": by, "outcome": None,
     }  # fmt: skip
+    peaks = _peaks(here, there)
+    if a.relative == b.relative and peaks.verdict != "unknown":  # levels do not compare with changes
+        size = f", {signed_percent(peaks.change.change or 0.0)}" if peaks.verdict != "same" else ""
+        values["outcome"] = f"{peaks.outcome}{size}"
     shown = [f"{n}_delta_bytes" for n in ("peak", "reserved", "fragmentation", "growth", "left") if values[f"{n}_delta_bytes"] is not None]
+    shown = [*(["outcome"] if values["outcome"] is not None else []), *shown]
     ordered = {name: values[name] for name in [*shown, *(n for n in values if n not in shown)]}
     return make_facts(
         "facts", "Difference", ordered, FACTS, style="tiles",

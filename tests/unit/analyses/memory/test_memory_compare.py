@@ -134,6 +134,8 @@ def test_the_headline_names_the_difference_of_the_peaks() -> None:
     # AND the other way round it is more
     assert said(asked(B, A).headline).startswith("`old`") is False and "**39.00 GB more**" in said(asked(B, A).headline)
     assert said(asked(A, A).headline) == "`new` and `old` use the same at their peaks: 75.00 GB."
+    # AND the first tile says it in the words of all comparisons
+    assert [said(str(asked(*pair).facts["outcome"])) for pair in ((A, B), (A, A))] == ["less, −52.0 %", "no change"]
 
 
 def test_tables_and_figures_of_two_recordings() -> None:
@@ -186,6 +188,7 @@ def test_what_was_made_otherwise_is_said() -> None:
         n.text for n in asked(msgspec.structs.replace(A, setting={"world size": "4", "pipeline stage": "0 of 2"}), other).notices
     )
     assert "world size 4 and 8" in texts and "pipeline" not in texts and "torch" not in texts
+    assert asked(A, other).facts["outcome"] is None  # a change since the begin is no level
     assert "of different sources" in texts and "holds no totals" in texts and "2 allocations failed in `new`." in texts
     table = asked(A, other).table("settings").set_index("setting")
     assert table.loc["world size", "same"] == "differs" and table.loc[["torch"], "a"].isna().all()
