@@ -20,6 +20,7 @@ T = TypeVar("T")
 PREFIX: Final = "dask://"
 SECONDS: Final = 20.0
 """Within which a scheduler answers."""
+WITHOUT: Final = "start it again, or read with processes of this machine (no --executor); what was read is kept"
 AHEAD: Final = 2
 """Tasks handed out per thread of the cluster: none waits for this process."""
 
@@ -39,10 +40,28 @@ class ClusterExecutor(Executor):
     @property
     def count(self) -> int:
         """How many tasks to hand out at a time: workers may come and go."""
-        return max(AHEAD * int(sum(self._client.nthreads().values())), 1)
+        if self._gone:
+            return 1
+        try:
+            return max(AHEAD * int(sum(self._client.nthreads().values())), 1)
+        except Exception:  # of many kinds: the scheduler ended just now
+            return 1
+
+    @property
+    def _gone(self) -> bool:
+        """Whether nobody answers the client any more: who asked it then would wait for seconds."""
+        return getattr(self._client, "status", "running") != "running"
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        there, here = self._executor.submit(fn, *args, **kwargs), Future[T]()
+        """Runs a task on the cluster; a task fails at once where its scheduler is gone."""
+        here = Future[T]()
+        try:
+            there = None if self._gone else self._executor.submit(fn, *args, **kwargs)
+        except Exception:
+            there = None
+        if there is None:
+            here.set_exception(BadInput("the scheduler of the Dask cluster does not answer any more", hint=WITHOUT))
+            return here
         here.add_done_callback(lambda one: there.cancel() if one.cancelled() else None)
         there.add_done_callback(lambda one: self._tell(one, here))
         return here
@@ -53,8 +72,9 @@ class ClusterExecutor(Executor):
             self._done.submit(_pass_on, there, here)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        self._executor.shutdown(wait=wait)
-        self._client.close()
+        with contextlib.suppress(Exception):  # a scheduler that is gone is told nothing
+            self._executor.shutdown(wait=wait)
+            self._client.close()
         self._done.shutdown(wait=False)
 
 

@@ -308,9 +308,10 @@ def _rank_table(found: Ranks[RankSummary], job: Job, query: RanksQuery, places: 
     frame = rank_rows(found, job, whole_job=not query.step.strip()).iloc[places].reset_index(drop=True)
     step = {"step": query.step} if query.step else {}
     every, summaries = _workers(found, job), job.calls.summaries
+    moved = set(np.flatnonzero(job.renumbered).tolist())
     links = {
-        str(i): Link("operators" if one.host_only else "gpu_breakdown", {"worker": w.worker, "span": w.span, **step}, "what it does")
-        for i, (w, one) in enumerate((every[at], summaries[at]) for at in places.tolist())
+        str(i): Link("operators" if one.host_only else "gpu_breakdown", {"worker": w.worker, "span": w.span, **own}, "what it does")
+        for i, (w, one, own) in enumerate((every[at], summaries[at], {} if at in moved else step) for at in places.tolist())
     }
     assumed = np.flatnonzero(job.assumed[places]).tolist()
     marks = {"rank": {str(i): Mark("estimated", "assumed: no rank is recorded") for i in assumed}}

@@ -11,7 +11,7 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -27,11 +27,12 @@ from tb_sol_plugin.metrics.ranks.group_kinds import GroupKind
 from tb_sol_plugin.metrics.ranks.kept_job import values_of, waits_of
 from tb_sol_plugin.metrics.ranks.matching import Matched, matched
 from tb_sol_plugin.metrics.ranks.replay import Model, model_of
+from tb_sol_plugin.metrics.ranks.step_numbers import renumbered, step_offsets
 from tb_sol_plugin.metrics.ranks.stragglers import Stragglers, own_per_step, stragglers
 from tb_sol_plugin.metrics.ranks.summary import RankSummary
 from tb_sol_plugin.metrics.ranks.waiting import Waits, believed, waits
 from tb_sol_plugin.model.recordings import RecordingReduction, ResultsKept
-from tb_sol_plugin.tables.arrays import Floats, Mask
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 from tb_sol_plugin.tables.mapped import read, written
 
 KEPT: Final = 2
@@ -45,7 +46,7 @@ class Job:
     """All ranks of a run, and what follows from them. assumed: whether the rank of a recording is its place, since none is known.
 
     recordings: of each rank the worker and the span of its recording; none of a job that is of no run. place, name: where what follows
-    from the whole job is kept, and under which name; None nowhere.
+    from the whole job is kept, and under which name; None nowhere. renumbered: of each rank what was added to the numbers of its steps.
     """
 
     calls: Calls
@@ -54,6 +55,7 @@ class Job:
     recordings: tuple[tuple[str, str], ...] = ()
     place: ResultsKept | None = None
     name: str = ""
+    renumbered: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def recalled(self, what: str, make: Callable[[], Any]) -> Any:
         """Returns plain values that follow from the whole job: as they were kept, else as they are made now."""
@@ -160,7 +162,7 @@ def job_of(ranks: Ranks[RankSummary]) -> Job:
 def _values(job: Job) -> dict[str, Any]:
     """Returns a job as plain values; what is replayed too, where that is all of it."""
     found = job.stragglers if job.joined.all() else None
-    own = {"assumed": job.assumed, "recordings": [list(one) for one in job.recordings]}
+    own = {"assumed": job.assumed, "renumbered": job.renumbered, "recordings": [list(one) for one in job.recordings]}
     return own | {"joined": job.joined, "own_per_step": job.own_per_step, "of": values_of(job.waits, found)}
 
 
@@ -181,7 +183,7 @@ def _loaded(place: ResultsKept | None, name: str) -> Job | None:
     try:
         waited, found = waits_of(values["of"])
         recordings = tuple((worker, span) for worker, span in values["recordings"])
-        job = Job(waited.found.calls, values["assumed"], waited, recordings, place, name)
+        job = Job(waited.found.calls, values["assumed"], waited, recordings, place, name, values["renumbered"])
         job.__dict__.update({name: values[name] for name in ("joined", "own_per_step")})
     except (ValueError, KeyError, TypeError):
         return None
@@ -207,15 +209,17 @@ def job_of_members(
     members: Sequence[Member], assumed: Mapping[int, bool] | None = None, names: Mapping[int, tuple[str, str]] | None = None
 ) -> Job:
     """Returns the job of ranks. assumed: whether the number of a rank is not recorded. names: worker and span of its recording."""
-    calls = calls_of(members)
-    found = matched(calls)
-    clock = clocks(found)
+    found = matched(calls_of(members))
+    moved = step_offsets(found)
+    if moved.any():
+        found = matched(calls_of(renumbered(sorted(members, key=lambda m: m.rank), moved)))
+    calls, clock = found.calls, clocks(found)
     first = waits(found, clock)
     kept = believed(found, first)
     waited = first if kept is found else waits(kept, clocks(kept))
     ranks = calls.ranks.tolist()
     where = tuple(names[rank] for rank in ranks) if names else ()
-    return Job(calls, np.array([bool(assumed and assumed[rank]) for rank in ranks], np.bool_), waited, where)
+    return Job(calls, np.array([bool(assumed and assumed[rank]) for rank in ranks], np.bool_), waited, where, renumbered=moved)
 
 
 def within(job: Job, low: int, high: int) -> Job:
@@ -227,7 +231,7 @@ def within(job: Job, low: int, high: int) -> Job:
         there = f"{int(known[0])} to {int(known[-1])}" if len(known) else "no steps"
         raise BadQuery(f"no collective in step {low} to {high}", hint=f"there are: {there}", field="step")
     part = _part(job.waits, kept)
-    return Job(part.found.calls, job.assumed, part, job.recordings)
+    return Job(part.found.calls, job.assumed, part, job.recordings, renumbered=job.renumbered)
 
 
 def _part(waited: Waits, kept: Mask) -> Waits:

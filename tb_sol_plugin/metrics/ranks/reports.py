@@ -57,6 +57,10 @@ def notices(ranks: Ranks[RankSummary], job: Job) -> list[Notice]:
             f"A late rank is not recorded: all recorded members of {group} waited {human(late.wait_ns / job.steps, 'ns')} per step, in "
             f"{human(late.collectives, 'count')} collectives; {who} missing there. Record it to see why."
         ))  # fmt: skip
+    moved = job.calls.ranks[job.renumbered != 0] if len(job.renumbered) else alone[:0]
+    if len(moved):
+        which = f"{R.ranks_named(moved.tolist())} {'numbers its' if len(moved) == 1 else 'number their'}"
+        out.append(Notice(f"{which} steps otherwise than most ranks: here they have the numbers that most have.", "info"))
     left = job.calls.left_out
     if left:
         out.append(Notice(f"{human(left, 'count')} collectives of other steps are left out: there are too many to compare.", "info"))

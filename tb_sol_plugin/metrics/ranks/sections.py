@@ -173,7 +173,7 @@ def notices(ranks: Ranks[P]) -> list[Notice]:
         out.append(Notice(f"{who} left out of every number here: {few}. The table below says why."))
     if ranks.missing:
         verb = "has" if len(ranks.missing) == 1 else "have"
-        out.append(Notice(f"{_ranks(ranks.missing)} of {human(ranks.world_size, 'count')} {verb} no recording in this run.", "info"))
+        out.append(Notice(f"{ranks_named(ranks.missing)} of {human(ranks.world_size, 'count')} {verb} no recording in this run.", "info"))
     counted = {w.worker for w, counts in zip(ranks.read, ranks.counts.tolist(), strict=True) if counts}
     for rank, workers in sorted(ranks.duplicates.items())[:NAMED]:
         one = next((w for w in workers if w in counted), "")
@@ -198,7 +198,7 @@ def _times(count: int) -> str:
     return "twice" if count == 2 else f"{count} times"
 
 
-def _ranks(ranks: Sequence[int]) -> str:
+def ranks_named(ranks: Sequence[int]) -> str:
     """Returns `Rank 5`, `Ranks 3, 4 and 6 to 9`."""
     runs: list[tuple[int, int]] = []
     for rank in ranks:

@@ -137,6 +137,41 @@ def test_who_waits_for_a_task_is_told_outside_of_the_thread_of_the_client() -> N
     assert not late.done()
 
 
+def test_a_scheduler_that_dies_fails_what_was_not_read_and_no_more(logs: Path, tmp_path: Path) -> None:
+    # GIVEN a cluster that reads two ranks, whose scheduler then ends: its client raises whatever it is asked
+    class Client:
+        status, done = "running", 0
+
+        def get_executor(self, **kwargs: Any) -> Any:
+            return self
+
+        def nthreads(self) -> dict[str, int]:
+            if self.done > 1:
+                raise OSError("closed")
+            return {"a": 1}
+
+        def submit(self, fn: Any, *args: Any) -> Future[Any]:
+            if self.done > 1:
+                raise RuntimeError("Client is closed")
+            self.done += 1
+            with ThreadPoolExecutor(1) as one:
+                return one.submit(fn, *args)
+
+        def shutdown(self, wait: bool) -> None:
+            raise RuntimeError("Can't send cancel-keys message")
+
+    client = Client()
+    store = Store(single(str(logs)), StoreOptions(cache_dir=str(tmp_path)), ranks_executor=ClusterExecutor(client))
+    found = store.rank_reductions(store.recording("job"), reducer_of("ranks", {}), get("ranks").reduction.decode, wait=60.0)
+    # THEN these are read, the others say why not, and closing raises nothing
+    assert sorted(one.state for one in found) == ["failed", "failed", "read", "read"] and client.done == 2
+    (why,) = {(one.problem, one.hint) for one in found if one.state == "failed"}
+    assert "scheduler of the Dask cluster does not answer" in why[0] and "what was read is kept" in why[1]
+    client.status = "closed"  # AND it is not asked again: it would be waited for
+    assert ClusterExecutor(client).count == 1 and isinstance(ClusterExecutor(client).submit(int).exception(1), BadInput)
+    store.close()
+
+
 @pytest.fixture
 def forked() -> Iterator[None]:
     """Workers of a cluster are forked from one process that has imported everything: four starts cost one."""

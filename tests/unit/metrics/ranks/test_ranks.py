@@ -150,8 +150,8 @@ def test_two_jobs_in_one_folder_are_reported() -> None:
     ],
 )
 def test_runs_of_ranks_are_written_as_ranges(ranks: list[int], text: str) -> None:
-    assert sections._ranks(ranks) == text
+    assert sections.ranks_named(ranks) == text
 
 
 def test_a_long_list_of_ranks_is_cut() -> None:
-    assert sections._ranks(range(0, 2000, 2)) == "1 000 ranks (0, 2, 4, 6, 8, 10, 12, 14 …)".replace("1 0", "1\u202f0")
+    assert sections.ranks_named(range(0, 2000, 2)) == "1 000 ranks (0, 2, 4, 6, 8, 10, 12, 14 …)".replace("1 0", "1\u202f0")
