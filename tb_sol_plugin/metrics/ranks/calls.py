@@ -36,12 +36,16 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class JobGroup:
-    """A process group as all ranks name it. ranks: its members, ascending, empty where not known. size: -1 unknown."""
+    """A process group as all ranks name it. ranks: its members, ascending, empty where not known. size: -1 unknown.
+
+    backward: part of the bytes of its all_reduce that the backward pass launches, the mean of its members; None not recorded.
+    """
 
     key: str
     description: str
     ranks: Ints
     size: int
+    backward: float | None = None
 
     @property
     def label(self) -> str:
@@ -197,7 +201,7 @@ def calls_of(found: Sequence[Member]) -> Calls:
         of_ranks = parts.pop(name)
         columns[name] = np.concatenate(of_ranks) if of_ranks else np.zeros(0, np.dtype(ROWS[name]))
     return Calls(
-        ranks, np.array(shifts, np.int64), np.array([domains.index(n) for n in names], np.int64), domains, origin, tuple(groups.found),
+        ranks, np.array(shifts, np.int64), np.array([domains.index(n) for n in names], np.int64), domains, origin, groups.whole(),
         np.repeat(np.arange(len(ordered)), counts), columns, Pieces(*(np.concatenate(p) if p else np.zeros(0, np.int64) for p in pieces)),
         tuple(steps), tuple(msgspec.structs.replace(m.summary, rows=NOTHING, pieces=NOTHING) for m in ordered), left_out,
     )  # fmt: skip
@@ -241,6 +245,7 @@ class _Groups:
 
     def __init__(self, ranks: Ints) -> None:
         self.found: list[JobGroup] = []
+        self._backward: dict[str, list[float]] = {}
         self._place: dict[str, int] = {}
         self._ranks = ranks
 
@@ -253,7 +258,14 @@ class _Groups:
                 known = members.members_of(one.ranks)
                 self.found.append(JobGroup(one.key, one.description, known, len(known) or one.size))
             place.append(self._place[one.key])
+            if one.backward is not None:
+                self._backward.setdefault(one.key, []).append(one.backward)
         return np.asarray(np.array([*place, -1], np.int64)[local], np.int64)
+
+    def whole(self) -> tuple[JobGroup, ...]:
+        """Returns the groups with what all members know."""
+        known = {key: sum(parts) / len(parts) for key, parts in self._backward.items()}
+        return tuple(replace(one, backward=known.get(one.key)) for one in self.found)
 
     def pairs(self, place: int, rows: Columns) -> Columns:
         """Returns who sends and who receives: as recorded, else in a group of two the rank itself and the other one."""

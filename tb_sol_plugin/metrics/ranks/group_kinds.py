@@ -18,6 +18,7 @@ from tb_sol_plugin.metrics.ranks.calls import Calls
 from tb_sol_plugin.metrics.ranks.summary import KINDS, RECV, SEND
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.units import human
 
 Confidence: TypeAlias = Literal["stated", "inferred", "guess", "unknown"]
 Level: TypeAlias = Literal["inside", "between", "mixed", "unknown"]
@@ -34,6 +35,8 @@ NAMES: Final = ("TP", "CP", "EP", "PP", "DP", "sharded DP", "expert DP", "embedd
 """Kinds of parallelism, in the order in which time exposed under several is shared out."""
 ACROSS: Final = "inside: one host; between: each rank on another one; mixed: several hosts with several ranks"
 """What a column of levels says."""
+OF_BACKWARD: Final = 0.9
+"""A group whose all_reduce have so much of their bytes in the backward pass reduces gradients."""
 LAYOUT: Final = ("TP", "CP", "PP", "DP")
 
 
@@ -95,6 +98,9 @@ def _kind(calls: Calls, number: int, uses: set[int], stated: Mapping[str, str]) 
     whole = len(group.ranks) > 1 and len(group.ranks) >= _world(calls)
     if {KINDS.index("all_gather"), KINDS.index("reduce_scatter")} <= uses and KINDS.index("all_reduce") not in uses:
         return GroupKind("sharded DP", "inferred", "all_gather and reduce_scatter, no all_reduce", level)
+    if group.backward is not None and group.backward >= OF_BACKWARD:
+        evidence = f"{human(group.backward, 'ratio')} of the bytes of its all_reduce are launched by the backward pass"
+        return GroupKind("DP", "inferred", evidence, level)
     neighbors = len(group.ranks) > 1 and bool((np.diff(group.ranks) == 1).all())
     if level == "inside" and neighbors and not whole:
         return GroupKind("TP", "guess", "neighboring ranks of one host", level)

@@ -88,12 +88,12 @@ def _calls(calls: Calls) -> Values:
         "ranks": calls.ranks, "shift_ns": calls.shift_ns, "domain": calls.domain, "domains": list(calls.domains),
         "origin_ns": calls.origin_ns, "at": calls.at, "columns": calls.columns, "pieces": calls.pieces._asdict(), "steps": steps,
         "step_counts": np.array(counts, np.int64), "summaries": msgspec.msgpack.encode(calls.summaries), "left_out": calls.left_out,
-        "groups": [[g.key, g.description, members.text_of(g.ranks), g.size] for g in calls.groups],
+        "groups": [[g.key, g.description, members.text_of(g.ranks), g.size, g.backward] for g in calls.groups],
     }  # fmt: skip
 
 
 def _calls_of(values: Values) -> Calls:
-    groups = tuple(JobGroup(key, text, members.members_of(ranks), size) for key, text, ranks, size in values["groups"])
+    groups = tuple(JobGroup(key, text, members.members_of(ranks), *rest) for key, text, ranks, *rest in values["groups"])
     return Calls(
         values["ranks"], values["shift_ns"], values["domain"], tuple(values["domains"]), values["origin_ns"], groups, values["at"],
         values["columns"], Pieces(**values["pieces"]), _parted(values["steps"], values["step_counts"]),

@@ -28,7 +28,7 @@ from tb_sol_plugin.metrics.time import breakdown as B
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
-from tb_sol_plugin.tables import arrays, members
+from tb_sol_plugin.tables import arrays, members, tree
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Mask
 from tb_sol_plugin.tables.packed import Columns, Packed, pack
@@ -70,6 +70,8 @@ STEPS: Final[dict[str, str]] = {
     "step": "i8", "start_ns": "i8", "duration_ns": "i8", "complete": "?", **dict.fromkeys(B.CATEGORIES, "i8"),
     "collectives_ns": "i8", "exposed_communication_ns": "i8", "idle_ns": "i8",
 }  # fmt: skip
+ENGINE: Final = "autograd::engine::evaluate_function"
+"""What the names of functions of the backward pass begin with."""
 MOST_ROWS: Final = 20_000
 """Collectives of a rank that are kept; of more those of a few steps."""
 KEPT_STEPS: Final = 3
@@ -80,7 +82,7 @@ class Group(msgspec.Struct, frozen=True):
 
     key: the same on all ranks, and for no other group: of its ranks, its description, and its communicator, else of how many with those
     ranks and that description came before. name: of this process alone. ranks: as `tables.members` writes them, "" unknown. size: -1
-    unknown.
+    unknown. backward: part of the bytes of its all_reduce that the backward pass launches; None where that is not recorded.
     """
 
     key: str
@@ -88,6 +90,7 @@ class Group(msgspec.Struct, frozen=True):
     description: str
     ranks: str
     size: int
+    backward: float | None = None
 
 
 class RankSummary(msgspec.Struct, frozen=True):
@@ -142,6 +145,7 @@ def summary_of_rank(capture: Capture, query: Query) -> RankSummary:
     layers = B.layers(capture, np.ones(len(device), np.bool_))
     groups, group = _groups(capture, rows)
     columns = _described(capture, rows, group) | {"event": rows, "parts": np.ones(len(rows), np.int64)}
+    groups = _with_backward(capture, columns, groups)
     peers = peers_of(columns, _splits(capture, rows))
     timed, pieces = _timed(capture, rows, columns["kind"] == SEND)
     columns, pieces = joined(columns | timed, pieces, device["operator"].to_numpy()[rows])
@@ -555,6 +559,20 @@ def _group(row: Any, header: dict[str, tuple[str, str]], before: dict[tuple[str,
     same = (ranks or f"unknown {name}", description)
     number = before[same] = before.get(same, 0) + 1
     return Group(group_key(*same, communicator or f"no. {number}"), name, description, ranks, size)
+
+
+def _with_backward(capture: Capture, columns: Columns, groups: list[Group]) -> list[Group]:
+    """Returns groups with how much of their all_reduce the backward pass launches, where the recording shows its functions."""
+    engine = at.where_named(capture, lambda name: name.startswith(ENGINE))
+    some = (columns["kind"] == KINDS.index("all_reduce")) & (columns["bytes_in"] > 0) & (columns["group"] >= 0)
+    if not engine.any() or not some.any():
+        return groups
+    h, operator = at.host(capture), capture.device["operator"].to_numpy()[columns["event"][some]].astype(np.int32)
+    inside = tree.nearest(engine, h.parent, h.stop, operator, h.start[np.maximum(operator, 0)], h.end) >= 0
+    of, size = columns["group"][some], columns["bytes_in"][some]
+    total = np.bincount(of, size, len(groups))
+    share = np.bincount(of, size * (inside & (operator >= 0)), len(groups)) / np.maximum(total, 1)
+    return [msgspec.structs.replace(g, backward=float(s)) if t else g for g, s, t in zip(groups, share, total, strict=True)]
 
 
 def group_key(ranks: str, description: str, which: str) -> str:

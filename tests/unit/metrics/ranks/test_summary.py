@@ -13,6 +13,7 @@ from tb_sol_plugin import ingest
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.ranks import summary as S
 from tb_sol_plugin.metrics.ranks.calls import Member, calls_of
+from tb_sol_plugin.metrics.ranks.group_kinds import group_kinds
 from tb_sol_plugin.metrics.ranks.job import job_of_members
 from tb_sol_plugin.metrics.ranks.matching import matched
 from tb_sol_plugin.model.query import Query
@@ -180,3 +181,27 @@ def test_collectives_of_gloo_are_ranges_of_its_threads(tmp_path: Path) -> None:
     steps = unpack(found.steps, S.STEPS)
     assert steps["kernel_ns"].tolist() == [4_000_000] * 2 and steps["exposed_communication_ns"].tolist() == [500_000] * 2
     assert steps["idle_ns"].tolist() == [5_500_000] * 2
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_gradients_that_the_backward_pass_reduces_are_data_parallelism(tmp_path: Path, recorded: bool) -> None:
+    # GIVEN two buckets of 4 MB that hooks of the backward pass reduce, a loss of 4 bytes outside of it, and a group that reduces in both
+    t = TraceBuilder(rank=0, world_size=4)
+
+    def reduce(at: int, elements: int, group: str, ranks: str, *, backward: bool) -> None:
+        if backward and recorded:
+            t.op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", at, 900, thread=7)
+        t.op("c10d::allreduce_", at + 10, 800, thread=7 if backward else None)
+        correlation = t.call("cudaLaunchKernelExC", at + 20, 50, thread=7 if backward else None, flow=True)
+        t.collective("allreduce", at + 200, 300, elements=elements, group_size=4, correlation=correlation, args=named(group, "default_pg", ranks))
+
+    for i in range(2):
+        reduce(2_000 + 2_000 * i, 1_000_000, "0", "[0, 1, 2, 3]", backward=True)
+        reduce(10_000 + 4_000 * i, 1_000_000, "1", "[0, 2]", backward=bool(i))
+    reduce(20_000, 1, "0", "[0, 1, 2, 3]", backward=False)
+    found, _ = summarized(t, tmp_path)
+    # THEN all but the loss is of the backward pass: the first group is data parallelism; the other one may be anything, as where no
+    # function of the backward pass is recorded
+    assert [g.backward for g in found.groups] == ([pytest.approx(8_000_000 / 8_000_004), 0.5] if recorded else [None, None])
+    kinds = group_kinds(calls_of([Member(0, "a", found), Member(1, "b", found), Member(2, "c", found), Member(3, "d", found)]))
+    assert [(k.kind, k.confidence) for k in kinds] == [("DP", "inferred") if recorded else ("", "unknown"), ("", "unknown")]
