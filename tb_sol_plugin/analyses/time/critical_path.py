@@ -118,6 +118,7 @@ def run(capture: Capture, query: CriticalPathQuery, ranks: Sequence[RecordingRed
             *own.head,
             make_table(
                 "items", "On the path", frame, T.ITEMS, key="full_name", sort=Sort("time_ns"),
+                row_links=T.what_if_links(frame["full_name"].tolist(), query.by, query.step),
                 subtitle=f"{where.label}; per step; saved: replayed with half of its time, and with none",
                 footer="Path: time of the item on the critical path. Total: all its time, off the path too. Slack: by how much what is off "
                 "the path may be late. Less time of an item saves no more than the replay says, as other work takes its place on the path.",

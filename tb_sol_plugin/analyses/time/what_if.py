@@ -87,7 +87,7 @@ CHANGES_TABLE: Final = (
 class WhatIfQuery(Query, kw_only=True, frozen=True):
     """change: what gets faster, or which waits are taken away
     by: of an item, what it is
-    item: its name ("" = the one that would save most); of events their rows: device 12, host 7
+    item: its name ("" = the one that would save most); of events their rows in the tables of the recording: device 12, host 7
     inside: only in host events of this name: a module, operator, range or function ("" = everywhere)
     scale: its time then over its time now
     set_ns: in place of that, the time of each of its events

@@ -23,7 +23,7 @@ from tb_sol_plugin.metrics.timeline.timeline import timeline_of
 from tb_sol_plugin.metrics.timeline.window import whole
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
-from tb_sol_plugin.model.report import Report, TimelineSection
+from tb_sol_plugin.model.report import Report, TableSection, TimelineSection
 from tests.support.captures import report
 from tests.support.trace_builder import TraceBuilder
 
@@ -87,6 +87,11 @@ def test_items_say_what_is_saved(two_steps: Capture) -> None:
     assert kernel[["time_ns", "total_ns", "share_of_total", "saved_half_ns"]].tolist() == [100_000, 100_000, 1.0, 50_000]
     # at 0 the host holds the step: it comes to the wait at 50, which costs 2 by itself, in place of 146; the copy is of another stream
     assert kernel["saved_zero_ns"] == 94_000
+    # AND each item leads to that question: its saving at half is the answer there
+    section = report(two_steps, "critical_path").section("items")
+    assert isinstance(section, TableSection) and len(section.row_links) == len(items)
+    for row, saved in enumerate(items["saved_half_ns"].tolist()):
+        assert report(two_steps, "what_if", **section.row_links[str(row)].query).facts["saved_ns"] == saved
     assert "Memcpy HtoD (Pinned -> Device)" not in items.index and items.loc["aten::add"]["saved_zero_ns"] == 49_000
 
 
