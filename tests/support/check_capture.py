@@ -300,6 +300,10 @@ def _critical_path(c: Capture) -> None:
         assert same.saved == 0 and (same.before == same.after).all(), "what stays as it is changes nothing"
         assert 0 <= less.saved <= none.saved == none.at_most <= less.window, "less time of a thing makes no step longer"
         assert int(less.before.sum()) == less.window and int(less.after.sum()) == less.window - less.saved, "classes add up to the step"
+    several = Change(change="kernels"), Change(change="host"), Change(change="syncs"), Change(change="copies", remove=True)
+    all_of_it, alone = outcome(c, where, several), [outcome(c, where, (one,)) for one in several]
+    assert max(one.saved for one in alone) <= all_of_it.saved <= all_of_it.at_most <= all_of_it.window, "more changes save no less"
+    assert int(all_of_it.after.sum()) == all_of_it.window - all_of_it.saved and (all_of_it.after >= 0).all(), "classes add up to the step"
     answer = report(c, "critical_path")
     facts, classes, items = answer.facts, answer.table("classes"), answer.table("items")
     assert int(classes["time_ns"].sum()) == facts["path_ns"] == facts["duration_ns"]

@@ -145,7 +145,7 @@ def _plan(capture: Capture, layout: Layout, changes: Sequence[Change], spec: Dev
     every, bits, part = _with_limits(layout, edges, of[edges], above[edges], limited, sets)
     known, group = np.unique(bits, return_inverse=True)
     members = tuple(tuple(p for p in range(len(changes)) if bit >> p & 1) for bit in known.tolist())
-    return Plan(of_edges(capture, layout, every, group.astype(np.int64), part, drops), members)
+    return Plan(of_edges(capture, layout, every, group.astype(np.int64), len(members), part, drops), members)
 
 
 def _with_limits(layout: Layout, edges: Ints, bits: Ints, above: Ints, limited: int, sets: bool) -> tuple[Ints, Ints, Part | None]:

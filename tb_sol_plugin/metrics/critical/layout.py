@@ -288,10 +288,10 @@ def of_classes(layout: Layout, classes: tuple[str, ...]) -> Chosen:
 
 
 def of_edges(
-    capture: Capture, layout: Layout, edges: npt.NDArray[np.integer], group: Ints | None = None, part: Part | None = None,
+    capture: Capture, layout: Layout, edges: npt.NDArray[np.integer], group: Ints | None = None, groups: int = 1, part: Part | None = None,
     drops: npt.ArrayLike = (),
 ) -> Chosen:  # fmt: skip
-    """Returns the time of some edges of the window. group: of each; None for one. drops: edges for which nothing waits any more."""
+    """Returns the time of some edges of the window. group: of each, of so many. drops: edges for which nothing waits any more."""
     window = layout.window
     of = np.zeros(len(edges), np.int64) if group is None else group
     some, dropped = edges.astype(np.int64), np.asarray(drops, np.int64)
@@ -299,7 +299,7 @@ def of_edges(
         inside = window.happens[window.target[some]]
         some, of, dropped = some[inside], of[inside], dropped[window.happens[window.target[dropped]]]
         part = Part(part.ns[inside], part.count[inside], part.events[inside] if part.events is not None else None) if part else None
-    return _chosen(layout, _pieces(capture, window, of, some, part), int(of.max(initial=0)) + 1, window.part.of_edge[dropped])
+    return _chosen(layout, _pieces(capture, window, of, some, part), groups, window.part.of_edge[dropped])
 
 
 def _chosen(layout: Layout, pieces: Pieces, groups: int, drops: npt.ArrayLike) -> Chosen:

@@ -175,3 +175,15 @@ def test_single_events_and_what_is_inside_of_a_range(tmp_path: Path) -> None:
     assert inside.saved == single.saved > 80_000 and inside.changed == single.changed == 2 and inside.naive == 100_001
     call = capture.host["name"].astype(str).tolist().index("aten::host_work")
     assert asked(capture, Change(by="event", item=f"host {call}", set_ns=9_000)).saved == -4_000
+
+
+def test_what_changes_outside_of_the_steps_alone_changes_nothing(tmp_path: Path) -> None:
+    # GIVEN a step of kernels, and a wait after it WHEN kernels change and waits are taken away THEN the kernels alone count
+    program: list[Action] = [a for i in range(8) for a in (Host(5_000), Launch(7, 50_000, f"k{i}"))]
+    ran = run([*program, Sync()], depth=DEPTH)
+    t = trace_of([*program, Sync()], depth=DEPTH)
+    t.step(1, 0, ran.calls[-1][1] - 1_000)
+    capture = read(str(t.write(tmp_path / "w.pt.trace.json")))
+    both, one = asked(capture, Change(change="kernels"), Change(change="syncs")), asked(capture, Change(change="kernels"))
+    assert both.saved == one.saved > 0 and both.changed == one.changed == 8
+    assert asked(capture, Change(change="syncs")).saved == 0
