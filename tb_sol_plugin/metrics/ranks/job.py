@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -130,6 +131,9 @@ class Job:
         return out
 
 
+_HOST_PID: Final = re.compile(r"(.*[A-Za-z].*)_\d{3,}")
+_NO_HOST: Final = re.compile(r"localhost|(.*[-_.])?(rank|worker|trainer|process|proc|pid|gpu|device|run|trace)[-_]?\d*", re.IGNORECASE)
+"""What stands before a number and names no machine, or every one."""
 _JOBS: OrderedDict[tuple[tuple[str, str, str], ...], Job] = OrderedDict()
 _LOCK: Final = threading.Lock()
 
@@ -200,9 +204,15 @@ def _made(chosen: Sequence[RecordingReduction[RankSummary]]) -> Job:
     for one in chosen:
         rank = one.rank if one.rank is not None else next(free)
         assumed[rank], names[rank] = one.rank is None, (one.worker, one.span)
-        host = one.facts.host_name if one.facts is not None else ""
+        host = (one.facts.host_name if one.facts is not None else "") or host_in(one.worker)
         members.append(Member(rank, host, one.reduced))
     return job_of_members(members, assumed, names)
+
+
+def host_in(worker: str) -> str:
+    """Returns the host that the name of a worker begins with, as `tensorboard_trace_handler` names it (HOST_PID); "" where it has none."""
+    found = _HOST_PID.fullmatch(worker)
+    return found.group(1) if found is not None and _NO_HOST.fullmatch(found.group(1)) is None else ""
 
 
 def job_of_members(

@@ -10,7 +10,7 @@ import numpy as np
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.ranks import sections as R
 from tb_sol_plugin.metrics.ranks.comparison import Ranks
-from tb_sol_plugin.metrics.ranks.job import Job, job_of, ranks_of_run, within
+from tb_sol_plugin.metrics.ranks.job import Job, host_in, job_of, ranks_of_run, within
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES
 from tb_sol_plugin.metrics.ranks.stragglers import CAUSE_WORDS, Suspect
 from tb_sol_plugin.metrics.ranks.summary import RankSummary, summary_of_rank
@@ -42,6 +42,9 @@ def notices(ranks: Ranks[RankSummary], job: Job) -> list[Notice]:
     if job.assumed.any():
         who = human(int(job.assumed.sum()), "count")
         out.append(Notice(f"{who} recordings name no rank, neither inside nor in their file names: they are numbered in order of names."))
+    if any(one.facts is not None and not one.facts.host_name and host_in(one.worker) for one in ranks.read):
+        why = "ranks whose workers have the same name before their process id are taken to share one"
+        out.append(Notice(f"Recordings name no host: {why}.", "info"))
     alone = job.calls.ranks[job.alone]
     if len(alone) and len(job.calls.ranks) > 1:
         some = ", ".join(map(str, alone[: R.NAMED].tolist())) + (" …" if len(alone) > R.NAMED else "")

@@ -298,3 +298,19 @@ def test_the_sample_is_what_its_script_writes_and_gives_back_its_truth(tmp_path:
     # WHEN one rank is there alone THEN there is nothing to compare
     alone = sol.open(str(file), cache=False).analyze("ranks")
     assert isinstance(alone, UnavailableReport) and "compares the workers of a run" in alone.because
+
+
+def test_hosts_are_those_of_the_names_of_workers_where_none_is_recorded(members: list[Member]) -> None:
+    # GIVEN recordings without a host, named as tensorboard_trace_handler does THEN ranks of one machine share a clock, and it is said
+    def named(name: str) -> Report:
+        found = [replace(read(m._replace(host=""), "clocks", 16), worker=name.format(m.rank // 8, 4000 + m.rank)) for m in members]
+        report = from_ranks(AnalysisRequest("clocks", {}), found).report()
+        assert isinstance(report, Report)
+        return report
+
+    hosts = named("gpu-{}.cluster_{}")
+    assert hosts.table("clocks")["domain"].tolist() == ["gpu-0.cluster", "gpu-1.cluster"] and any("name no host" in n.text for n in hosts.notices)
+    # AND a name that is that of every machine, or of a rank, is none: each rank has a clock of its own
+    for name in ("localhost_{1}", "rank_{1}", "w{1}"):
+        alone = named(name)
+        assert len(alone.table("clocks")) == 16 and not any("name no host" in n.text for n in alone.notices)
