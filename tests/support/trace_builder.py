@@ -17,6 +17,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -287,7 +288,7 @@ class TraceBuilder:
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         data = self.data()
-        target.write_bytes(gzip.compress(data, 9, mtime=0) if target.suffix == ".gz" else data)
+        target.write_bytes(gzip.compress(data, 6, mtime=0) if target.suffix == ".gz" else data)
         return target
 
 
@@ -306,14 +307,20 @@ def events_text(events: Iterable[Mapping[str, Json]]) -> str:
     return ",\n".join(out)
 
 
+_encoded = json.JSONEncoder(ensure_ascii=False).encode
+_text = lru_cache(maxsize=4_096)(_encoded)
+
+
 def _value(value: Json) -> str:
     if isinstance(value, Raw):
         return str(value)
+    if type(value) is str:  # most of them are few names again and again
+        return _text(value)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_value(k)}: {_value(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(_value(v) for v in value) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    return _encoded(value)
 
 
 def _us(ns: int) -> Raw:

@@ -41,7 +41,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def check(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
     try:
-        status = main(["check", *map(str, arguments), "--no-cache"])
+        status = main(["check", *map(str, arguments)])
     except SystemExit as error:
         status = int(str(error.code))
     out = capsys.readouterr()
@@ -92,7 +92,7 @@ def test_efficiency_is_a_metric_that_must_not_fall(runs: Path, tmp_path: Path, c
     # THEN both fall by what the step got longer, over sums of all steps, as the page of steps has them (limits of 3 and 5 us, kept in ns)
     assert status == 4 and [m["unit"] for m in found["metrics"]] == ["ratio", "ratio"]
     for name, run in (("a", "shapes"), ("b", "shapes_slow")):
-        page = sol.open(str(runs), run=run, cache=False).analyze("steps", step="2-12")
+        page = sol.open(str(runs), run=run).analyze("steps", step="2-12")
         assert [m[name] for m in found["metrics"]] == pytest.approx([page.facts["sol_ratio"], page.facts["mfu"]], rel=1e-3)  # type: ignore[union-attr]
     assert found["metrics"][0]["high"] < -0.1 and found["causes"][0]["name"] == "aten::gelu"
     # AND the other way round they got better; without shapes they are unavailable, and what to record is said

@@ -33,7 +33,7 @@ def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def compare(logdir: Path, other: str, **query: str) -> Report:
-    found = sol.open(str(logdir), run="base", cache=False).analyze("compare", other_run=other, **query)
+    found = sol.open(str(logdir), run="base").analyze("compare", other_run=other, **query)
     assert isinstance(found, Report)
     return found
 
@@ -86,7 +86,7 @@ def test_two_paths_are_compared_in_one_call(logdir: Path) -> None:
     found = sol.compare(str(logdir / "base"), str(logdir / "slow"), by="kernel")
     assert isinstance(found, Report) and found.facts == compare(logdir, "slow", by="kernel").facts
     assert found.table("rows")["name"][0] == "gelu_kernel"
-    opened = sol.compare(sol.open(str(logdir), run="base", cache=False), sol.open(str(logdir), run="slow", cache=False), by="kernel")
+    opened = sol.compare(sol.open(str(logdir), run="base"), sol.open(str(logdir), run="slow"), by="kernel")
     assert isinstance(opened, Report) and opened.facts == found.facts
 
 
@@ -119,7 +119,7 @@ def test_a_recording_without_a_device() -> None:
 
 def test_there_is_nothing_to_compare_with(tmp_path: Path) -> None:
     path = trace(Job(steps=2)).write(tmp_path / "one" / NAME)
-    found = sol.open(str(path), cache=False).analyze("compare")
+    found = sol.open(str(path)).analyze("compare")
     assert isinstance(found, UnavailableReport) and found.record_it_with
 
 
@@ -141,7 +141,7 @@ def test_the_difference_goes_by_the_critical_path_where_there_is_one_to_rest_on(
 
 def test_any_page_against_a_baseline(logdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # GIVEN a kernel that takes twice as long WHEN its page is set against the base THEN it stands first, with what it was
-    found = sol.open(str(logdir), run="slow", cache=False).analyze("kernels", against="base")
+    found = sol.open(str(logdir), run="slow").analyze("kernels", against="base")
     assert isinstance(found, Report) and "% longer** than one of `base`" in found.notices[0].text
     link = found.notices[0].link
     assert link is not None and (link.analysis, link.query["run"], link.query["other_run"]) == ("compare", "base", "slow")
@@ -157,20 +157,20 @@ def test_any_page_against_a_baseline(logdir: Path, capsys: pytest.CaptureFixture
     assert str(row.values["verdict_step_time"]).startswith("slower, +") and str(row.values["verdict_kernel_time"]).startswith("more, +")
     assert row.values["verdict_launches"] == "no change" and "95 % interval" in row.notes["verdict_kernel_time"]
     # AND of a run that is like the base that no change is shown, of one of two steps that these are too few
-    same, few = (sol.open(str(logdir), run=n, cache=False).analyze("idle", against="base").facts for n in ("again", "short"))  # type: ignore[union-attr]
+    same, few = (sol.open(str(logdir), run=n).analyze("idle", against="base").facts for n in ("again", "short"))  # type: ignore[union-attr]
     assert same["verdict_step_time"] in ("no change", "no change shown") and few["verdict_step_time"] == "too few steps to tell"
     # AND a run of two steps is set against the last two of the other, by its path as by its name
     path = str(logdir / "base" / NAME)
-    short = sol.open(str(logdir), run="short", cache=False).analyze("operators", against=path)
+    short = sol.open(str(logdir), run="short").analyze("operators", against=path)
     assert isinstance(short, Report) and "1–2 of short and 11–12 of " in short.notices[1].text
     assert short.table("operators").set_index("id").loc["aten::gelu", "calls_delta"] == 0
     # AND the terminal says the same as a notebook; a page that compares by itself takes no baseline
-    assert main(["analyze", "kernels", str(logdir), "--run", "slow", "--against", "base", "--format", "csv", "--no-cache"]) == 0
+    assert main(["analyze", "kernels", str(logdir), "--run", "slow", "--against", "base", "--format", "csv"]) == 0
     assert capsys.readouterr().out.splitlines()[0].startswith("short_name,name,calls,calls_base,calls_delta,calls_change,total_ns,total_ns_base,")
     with pytest.raises(BadQuery, match="compares by itself"):
-        sol.open(str(logdir), run="slow", cache=False).analyze("trend", against="base")
+        sol.open(str(logdir), run="slow").analyze("trend", against="base")
     # AND the page that compares has the direction of the others there: from the baseline to the run that is shown
-    turned = sol.open(str(logdir), run="slow", cache=False).analyze("compare", against="base")
+    turned = sol.open(str(logdir), run="slow").analyze("compare", against="base")
     assert isinstance(turned, Report) and turned.headline == found.notices[0].text and turned.facts == compare(logdir, "slow").facts
     assert turned.fields["other_run"].value == "base"
     assert next(c for c in section(turned, "rows").columns if c.name == "delta_ns").doc == "time per step, slow less base"

@@ -47,7 +47,7 @@ def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def compare(logdir: Path, other: str, run: str = "base") -> Report:
-    found = sol.open(str(logdir), run=run, cache=False).analyze("compare", other_run=other)
+    found = sol.open(str(logdir), run=run).analyze("compare", other_run=other)
     assert isinstance(found, Report)
     return found
 
@@ -88,7 +88,7 @@ def test_a_whole_recording_is_not_set_against_a_step(logdir: Path) -> None:
 
 def test_the_gate_without_steps(logdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def check(a: str, b: str, *more: str) -> tuple[int, str]:
-        status = main(["check", str(logdir / a), str(logdir / b), "--no-cache", *more])
+        status = main(["check", str(logdir / a), str(logdir / b), *more])
         return status, capsys.readouterr().out
 
     status, out = check("base", "bare")
@@ -114,5 +114,5 @@ def test_a_copy_at_another_time_on_other_threads_in_another_order_is_the_same(tm
     for table, column in (("rows", "delta_ns"), ("waterfall", "delta_ns"), ("tree", "delta_ns"), ("metrics", "change")):
         assert set(found.table(table)[column]) == {0}, table
     assert set(found.table("rows")["match"]) == {"same"} and found.facts["outcome"] in ("no change", "no change shown")
-    assert main(["check", str(tmp_path / "base"), str(tmp_path / "copy"), "--metric", "step_time", "--metric", "launches", "--no-cache"]) == 0
+    assert main(["check", str(tmp_path / "base"), str(tmp_path / "copy"), "--metric", "step_time", "--metric", "launches"]) == 0
     capsys.readouterr()

@@ -32,7 +32,7 @@ def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def history(logdir: Path, **query: str) -> Report:
-    found = sol.open(str(logdir), run="nightly-1", cache=False).analyze("trend", **query)
+    found = sol.open(str(logdir), run="nightly-1").analyze("trend", **query)
     assert isinstance(found, Report)
     return found
 
