@@ -1,7 +1,7 @@
 # `make help` lists what there is. PYTHON may name another interpreter: make test PYTHON=.venv/bin/python
 PYTHON ?= python3
 .DEFAULT_GOAL := help
-.PHONY: help venv install test quick lint frontend plotly generate new-analysis samples serve bench wheel ci clean
+.PHONY: help venv install test quick lint frontend plotly generate new-analysis samples serve bench bench-timeline wheel ci clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -43,6 +43,9 @@ serve:  ## TensorBoard on the samples
 
 bench:  ## speed of the samples; more: python -m benchmarks --help
 	$(PYTHON) -m benchmarks samples/cpu_transformer/*.gz samples/simulated_gpu_train/rank0*.gz
+
+bench-timeline:  ## the timeline with 1, 10 and 96 copies of TRACE, and the table of its page; half an hour on a quiet machine
+	$(PYTHON) -m benchmarks.timeline_speed $(TRACE) --copies 1,10,96
 
 wheel:  ## wheel and sdist into dist/
 	$(PYTHON) -m build

@@ -1,6 +1,7 @@
 """Measures all that the timeline has a budget for, and writes the table of docs/timeline.md: `python -m benchmarks.timeline_speed FILE...`.
 
-The files should hold about 0.1, 1 and 10 million events. The figures stand in `timeline.json`, from which `make generate` makes the table.
+The files should hold about 0.1, 1 and 10 million events; with `--copies 1,10,96` they are made of one of 0.1 million. The table is printed
+and written, its figures into `timeline.json`, from which `make generate` makes the same table; with `--dry` it is printed alone.
 """
 
 from __future__ import annotations
@@ -8,13 +9,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import tempfile
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+from isal import igzip
+
+from benchmarks.multiply import multiply
 from benchmarks.timing import rounded, table
 
 FIGURES = Path(__file__).resolve().parent / "timeline.json"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "timeline.md"
 BEGIN, END = "<!-- made by `make generate` of benchmarks/timeline.json -->\n", "<!-- end -->\n"
 BUDGETS = {
     "arranged in lanes, merged to levels, ms": "-; 30, 250, 1,500",
@@ -76,6 +83,20 @@ def page(text: str, figures: dict[str, Any]) -> str:
     return f"{before}{BEGIN}{section(figures)}{END}{rest.split(END)[1]}"
 
 
+def copied(files: Sequence[Path], counts: Sequence[int]) -> Iterator[Path]:
+    """Yields files of so many copies of each trace, one at a time; without a count the traces themselves."""
+    if not counts:
+        yield from files
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for path, count in ((path, count) for path in files for count in counts):
+            made = Path(folder) / f"{count}x.{path.name.removesuffix('.gz')}.gz"
+            with igzip.open(made, "wt", compresslevel=1) as target:
+                multiply(path, count, target)
+            yield made
+            made.unlink()
+
+
 def main() -> None:
     from benchmarks import timeline, timeline_server
 
@@ -83,16 +104,22 @@ def main() -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--repeats", type=int, default=timeline_server.REPEATS, help="requests of each route after the first")
     parser.add_argument("--seconds", type=float, default=10, help="of panning, zooming and scrolling")
+    parser.add_argument("--copies", default="", metavar="N,...", help="measure files of so many copies of each FILE, as 1,10,96")
+    parser.add_argument("--dry", action="store_true", help="print the table and write nothing")
     parser.add_argument("--note", default="", help="said of the machine, as `shared with other work`")
     options = parser.parse_args()
     files = []
-    for path in options.files:
+    for path in copied(options.files, [int(n) for n in options.copies.split(",") if n]):
         server = timeline_server.measured(path, options.repeats)
         shown = timeline.measured(path, options.seconds)
         print(f"### {path.name}\n\n{timeline_server.tables(server)}\n{shown.table()}", flush=True)
         files.append({"server": server, "page": shown.figures()})
     made = {"cores": os.cpu_count(), "date": date.today().isoformat(), "note": f", {options.note}" if options.note else "", "files": files}
-    FIGURES.write_text(json.dumps(rounded(made), indent=1) + "\n", encoding="utf-8")
+    figures = rounded(made)
+    print(section(figures))
+    if not options.dry:
+        FIGURES.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), figures), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from benchmarks import timeline_speed as speed
+from tb_sol_plugin import ingest
+from tests.support.trace_builder import TraceBuilder
 
 
 def test_the_table_stands_between_its_marks() -> None:
@@ -19,3 +22,18 @@ def test_the_table_stands_between_its_marks() -> None:
     (tiles,) = (row for row in rows if "screen of tiles" in row[0])
     routes = figures["files"][0]["server"]["routes"]
     assert tiles[2] == f"{routes['tiles, 1 % of it']['median']:.1f} / {routes['tiles, all of it']['first']:.0f}"
+
+
+def test_copies_are_made_one_at_a_time(tmp_path: Path) -> None:
+    # GIVEN a trace of two events WHEN one and three copies of it are asked for THEN each file is there while it is measured, and no longer
+    t = TraceBuilder()
+    t.op("aten::mm", 0, 100)
+    t.kernel("gemm", 20, 50)
+    source = t.write(tmp_path / "a.pt.trace.json")
+    paths, events = [], []
+    for path in speed.copied([source], [1, 3]):
+        paths.append(path)
+        events.append(len(ingest.read(str(path)).host) + len(ingest.read(str(path)).device))
+        assert sum(one.exists() for one in paths) == 1
+    assert events == [2, 6] and not any(path.exists() for path in paths)
+    assert list(speed.copied([source], [])) == [source] and source.exists()
