@@ -33,11 +33,14 @@ from tb_sol_plugin.metrics.ranks.stragglers import Stragglers, own_per_step, str
 from tb_sol_plugin.metrics.ranks.summary import RankSummary
 from tb_sol_plugin.metrics.ranks.waiting import Waits, believed, waits
 from tb_sol_plugin.model.recordings import RecordingReduction, ResultsKept
+from tb_sol_plugin.process import give_back
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 from tb_sol_plugin.tables.mapped import read, written
 
 KEPT: Final = 2
 """Jobs whose results are kept in memory."""
+MANY: Final = 100_000
+"""Calls from which on memory that is free is given back once they are in one table."""
 LEAST_KEPT: Final = 20_000
 """Calls of a job from which on it is kept on disk: of fewer it is made in a moment."""
 
@@ -223,7 +226,10 @@ def job_of_members(
     moved = step_offsets(found)
     if moved.any():
         found = matched(calls_of(renumbered(sorted(members, key=lambda m: m.rank), moved)))
-    calls, clock = found.calls, clocks(found)
+    calls = found.calls
+    if len(calls) > MANY:
+        give_back()  # thousands of small columns of ranks were freed between larger ones
+    clock = clocks(found)
     first = waits(found, clock)
     kept = believed(found, first)
     waited = first if kept is found else waits(kept, clocks(kept))
