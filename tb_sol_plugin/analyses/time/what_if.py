@@ -33,7 +33,8 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical import changes as W
 from tb_sol_plugin.metrics.critical.items import items, keys_of
 from tb_sol_plugin.metrics.critical.layout import layout_of
-from tb_sol_plugin.metrics.critical.path import CLASSES, LABELS, selected_path
+from tb_sol_plugin.metrics.critical.parts import PARTS
+from tb_sol_plugin.metrics.critical.path import CLASSES, LABELS, PLACE, path_of, selected_path
 from tb_sol_plugin.metrics.critical.replay import trust_of
 from tb_sol_plugin.metrics.critical.selection import Kind, What, edges_of, event_rows
 from tb_sol_plugin.metrics.report.notes import edge_notices
@@ -47,11 +48,14 @@ from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import Column, Fact, FieldNow, FigureSection, Notice, Report, Scalar, TableSection, make_facts, make_table
 from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.units import human, side_by_side
 
 SCALES: Final = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
+NOT_MODELED: Final = "Not in it: contention between streams, changes of clocks, the allocator, and what other ranks would do."
 LONGEST_NS: Final = 1e15
 POOR: Final = "the path is not well enough explained"
+MOST_EVENTS: Final = 20
 MOST_OFFERED: Final = 100
 """Items that the page offers to choose from."""
 RECORD_SYNCS: Final = "profile(experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True))"
@@ -145,20 +149,20 @@ def run(capture: Capture, query: WhatIfQuery) -> Report:
         "high_ns": found.saved + found.error, "bound_ns": found.window - found.at_most, "first_order_ns": found.first_order,
         "naive_ns": found.naive, "grade": trust.grade, "dependencies": found.changed,
     }  # fmt: skip
-    whats = [_what(one, short_kernel_names(capture, [one.item]).get(one.item, one.item), spec) for one in changes]
+    whats = [_what(one, _name(capture, one), spec) for one in changes]
     what = ", and ".join(whats)
     each = [W.outcome(capture, where, (one,), spec) for one in changes] if len(changes) > 1 else []
     return Report(
         analysis="what_if",
         title="What if faster",
-        headline=_headline(what, values),
+        headline=_headline(what, values, found.after),
         notices=[
             *_limit_notices(changes, values, spec), *_graph_notices(capture, where, changes), *_notices(values),
             *edge_notices(capture, where),
         ],
         fields=_fields(capture, changes, offered),
         sections=[
-            make_facts("facts", "The step then", values, FACTS, span=4, subtitle=where.label),
+            make_facts("facts", "The step then", values, FACTS, span=4, subtitle=where.label, text=NOT_MODELED),
             _figure(capture, where, changes, found, each, what, len(path.rows)),
             *([_changes(whats, found, each, trust.grade)] if each else []),
             make_table(
@@ -180,7 +184,7 @@ def _refuse(changes: Sequence[W.Change]) -> None:
             raise BadQuery(f"{one.set_ns:g} ns is no length of an event", hint="give a number from 0 to 1e15", field=_field("set_ns", i))
         if one.set_ns is not None and one.remove:
             raise BadQuery("what is left out takes no time", hint="choose one of set_ns and remove", field=_field("set_ns", i))
-        if one.change == "item" and one.by == "event" and event_rows(one.item) is None:
+        if one.change == "item" and one.by == "event" and one.item and event_rows(one.item) is None:
             hint = "name rows of the tables of events: device 12, host 7"
             raise BadQuery(f"no events: {one.item[:100]!r}", hint=hint, field=_field("item", i))
 
@@ -192,8 +196,14 @@ def _field(name: str, place: int) -> str:
 
 def _offered(capture: Capture, where: Scope, one: W.Change) -> tuple[str, ...]:
     """Returns the items to choose from, those that would save most first."""
-    if one.change != "item" or one.by == "event":
+    if one.change != "item":
         return ()
+    if one.by == "event":  # the longest on the path
+        path = path_of(capture, where)
+        order = np.argsort(-path.duration, kind="stable")[: 10 * MOST_EVENTS]
+        both = zip(path.device[order].tolist(), path.host[order].tolist(), strict=True)
+        rows = [("device", device) if device >= 0 else ("host", host) for device, host in both]
+        return tuple(dict.fromkeys(f"{table} {row}" for table, row in rows if row >= 0))[:MOST_EVENTS]
     frame = items(capture, where, one.by)
     frame = frame[frame["saved_half_ns"] >= 0].sort_values("saved_half_ns", ascending=False, kind="stable")
     return tuple(str(n) for n in frame["name"].tolist()[:MOST_OFFERED])
@@ -207,6 +217,7 @@ def _named(capture: Capture, one: W.Change, offered: tuple[str, ...], place: int
     if one.change != "item":
         return msgspec.structs.replace(one, by="kernel", item="")
     if one.by == "event":
+        one = msgspec.structs.replace(one, item=one.item or (offered[0] if offered else "device 0"))
         for table, rows in (event_rows(one.item) or {}).items():
             size = len(capture.device if table == "device" else capture.host)
             if rows and max(rows) >= size:
@@ -256,6 +267,17 @@ def _next(changes: Sequence[W.Change], offered: Sequence[str]) -> str:
     return json.dumps({"change": next((kind for kind in ("kernels", "host", "launches", "copies") if kind not in used), "kernels")})
 
 
+def _name(capture: Capture, one: W.Change) -> str:
+    """Returns what the item of a change is called in a sentence."""
+    if one.change != "item" or one.by != "event":
+        return f"`{short_kernel_names(capture, [one.item]).get(one.item, one.item)}`"
+    rows = event_rows(one.item) or {}
+    some = [(capture.device if table == "device" else capture.host)["name"].iloc[row] for table, own in rows.items() for row in own]
+    if len(some) > 1:
+        return f"{human(len(some), 'count')} events"
+    return f"`{short_kernel_names(capture, some[:1]).get(some[0], some[0])}` ({one.item})" if some else "nothing"
+
+
 def _what(one: W.Change, name: str, spec: DeviceSpec | None) -> str:
     """Returns a change as the end of a sentence."""
     words = {
@@ -269,7 +291,7 @@ def _what(one: W.Change, name: str, spec: DeviceSpec | None) -> str:
             "cuda_graph": f"operators, runtime calls and launches{inside} were those of one CUDA graph{' each' if inside else ''}",
             "roofline": f"every kernel with a cost model{inside} ran at the limits of {spec.name if spec is not None else 'the device'}",
         }[one.change]  # fmt: skip
-    subject = f"{words.get(one.change) or f'`{name}`'}{inside}"
+    subject = f"{words.get(one.change, name)}{inside}"
     if one.how == "remove":
         return f"{subject} {'was' if one.change in ('item', 'dataloader', 'communication') else 'were'} left out"
     if one.how == "set":
@@ -277,7 +299,7 @@ def _what(one: W.Change, name: str, spec: DeviceSpec | None) -> str:
     return f"{subject} took {human(one.scale, 'ratio')} of the time"
 
 
-def _headline(what: str, values: dict[str, Scalar]) -> str:
+def _headline(what: str, values: dict[str, Scalar], after: Ints) -> str:
     now, low, high = (int(values[n] or 0) for n in ("step_ns", "low_ns", "high_ns"))
     if not values["dependencies"]:
         return f"Nothing of this is in the selection: a step stays at **{human(now, 'ns')}**."
@@ -287,7 +309,10 @@ def _headline(what: str, values: dict[str, Scalar]) -> str:
         return f"If {what}, a step of {human(now, 'ns')} would save {between}: too little of it is explained to say more."
     texts = side_by_side([now, now - saved], "ns")
     word = "less" if saved >= 0 else "more"
-    return f"If {what}, a step would take **{texts[1]}** in place of {texts[0]}: {human(abs(saved), 'ns')} {word}."
+    sentence = f"If {what}, a step would take **{texts[1]}** in place of {texts[0]}: {human(abs(saved), 'ns')} {word}."
+    then = {label: int(after[[PLACE[c] for c in classes]].sum()) for label, _, _, classes in PARTS.values()}
+    most = max(then, key=lambda label: then[label])
+    return f"{sentence} {most} would then hold {human(then[most] / max(now - saved, 1), 'ratio')} of it."
 
 
 def _limit_notices(changes: Sequence[W.Change], values: dict[str, Scalar], spec: DeviceSpec | None) -> list[Notice]:

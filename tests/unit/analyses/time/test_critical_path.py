@@ -283,7 +283,10 @@ def test_a_change_is_replayed(two_steps: Capture, query: dict[str, str], expecte
 def test_without_a_name_the_item_that_saves_most_is_taken(two_steps: Capture) -> None:
     answer = report(two_steps, "what_if")
     assert answer.fields["item"].value == "gemm_kernel" and "aten::add" in answer.fields["item"].values
-    assert plain(answer.headline) == "If `gemm_kernel` took 50.0 % of the time, a step would take **150.0 µs** in place of 200.0 µs: 50.00 µs less."
+    assert plain(answer.headline) == (  # of the 94 us of the host on the path, all stay
+        "If `gemm_kernel` took 50.0 % of the time, a step would take **150.0 µs** in place of 200.0 µs: 50.00 µs less. "
+        "Host code would then hold 62.7 % of it."
+    )
 
 
 def test_a_name_or_scale_that_there_is_not(two_steps: Capture) -> None:
@@ -319,6 +322,10 @@ def test_times_that_are_set_and_what_is_left_out(two_steps: Capture) -> None:
     gone = report(two_steps, "what_if", change="item", item="gemm_kernel", remove="true")
     assert gone.facts["new_step_ns"] == 104_000 and "`gemm_kernel` was left out" in gone.headline
     assert gone.fields["scale"].idle and not gone.fields["item"].idle
+    # AND single events are named by their rows; without one the longest on the path is taken: a kernel of two
+    single = report(two_steps, "what_if", by="event", scale="0.5")
+    assert single.fields["item"].value in single.fields["item"].values and single.facts["dependencies"] == 1
+    assert single.facts["new_step_ns"] == 175_000 and "If `gemm_kernel` (device " in single.headline
     # AND only what is in a range changes: the kernel of the second step, of two
     inside = report(two_steps, "what_if", change="kernels", inside="ProfilerStep#2", scale="0.5")
     assert inside.facts["new_step_ns"] == 175_000 and "ProfilerStep#1" in inside.fields["inside"].values
