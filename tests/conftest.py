@@ -58,9 +58,10 @@ def pytest_xdist_auto_num_workers() -> int | None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sweeps over recordings, tests/real and all marked `real`, are exhaustive; without the recordings those marked `real` are skipped."""
+    sweeps = f"{ROOT / 'tests' / 'real'}{os.sep}"
     for item in items:
         real = item.get_closest_marker("real")
-        if real or ROOT / "tests" / "real" in item.path.parents:
+        if real or str(item.path).startswith(sweeps):
             item.add_marker("exhaustive")
         if real and not TRACES.is_dir():
             item.add_marker(pytest.mark.skip(reason=NO_TRACES))

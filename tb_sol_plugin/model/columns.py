@@ -200,6 +200,11 @@ def of_series(values: object) -> Numbers | Distinct:
         if good.all():
             return Numbers(found, good)
         return Numbers(np.where(good, found, 0.0) if good.any() else np.zeros(len(found)), good)
+    if isinstance(dtype, np.dtype) and dtype.kind == "b" and len(series):
+        truth = series.to_numpy()
+        first = bool(truth[0])
+        other = truth != first
+        return Distinct(other.astype(np.int32), [first, not first] if other.any() else [first])
     if isinstance(dtype, pd.Int64Dtype):
         return Numbers(series.to_numpy(dtype=np.int64, na_value=0), series.notna().to_numpy())
     if isinstance(dtype, pd.StringDtype) or (dtype.kind == "O" and pd.api.types.infer_dtype(series, skipna=True) == "string"):

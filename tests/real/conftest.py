@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
+HERE = f"{Path(__file__).parent}{os.sep}"
 
 
 def recording_of(item: pytest.Item) -> str:
@@ -22,6 +23,6 @@ def recording_of(item: pytest.Item) -> str:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sorts the tests of this folder by recording; the order within one, and of those about none, stays."""
-    places = [at for at, item in enumerate(items) if HERE in item.path.parents]
+    places = [at for at, item in enumerate(items) if str(item.path).startswith(HERE)]
     for at, item in zip(places, sorted((items[at] for at in places), key=recording_of), strict=True):
         items[at] = item
