@@ -28,6 +28,8 @@ from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, Rows
 T = TypeVar("T")
 KEPT: Final = 16
 """Changes of a selection that are kept: a person who moves a slider stays with one."""
+AT_ONCE: Final = 1 << 17
+"""Edges whose pieces are made at once: what is made by the way stays in the cache of a core."""
 FAR: Final = 2**61
 """A lag that no other one is below."""
 NO_LIMIT: Final = np.iinfo(np.int64).max
@@ -164,11 +166,25 @@ def _layout(capture: Capture, where: Scope) -> Layout:
 
 def _pieces(capture: Capture, window: Window, item: Ints, edges: Ints, part: Part | None = None) -> Pieces:
     """Returns the pieces of some edges of a window. item: of each of them. part: what of them counts; None for all."""
+    size, classes = int(item.max(initial=-1)) + 2, len(CLASSES)
+    some = (slice(i, i + AT_ONCE) for i in range(0, max(len(edges), 1), AT_ONCE))
+    parts = [_neighbors(capture, window, item[at], edges[at], part.at(at) if part is not None else None, size) for at in some]
+    key, *columns = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.argsort(key, kind="stable")
+    key, ns, most, count, *events = _summed(key[order], [column[order] for column in columns])
+    place = (key // (classes * size) - 1, key // size % classes, key % size - 1)
+    return Pieces(*(one.astype(np.int32) for one in place), ns, most, count, *events)
+
+
+def _neighbors(capture: Capture, window: Window, item: Ints, edges: Ints, part: Part | None, size: int) -> list[npt.NDArray[Any]]:
+    """Returns keys, ns, limits and edges of the pieces of some edges, and events of a part; neighbors that are alike are one piece: most of
+    what is alike stands side by side. size: items, and none.
+    """
     of = window.part
     share = shares_of(capture, window.graph, window.edges_in_graph(edges))
     edge = of.of_edge[edges].astype(np.int64)
     # a latency is an edge by itself, whose limit holds at any scale; those of a stream within a chain are split as they were measured
-    alone = np.isin(window.kind[edges], [*NORMAL_NS]) & (edge >= 0) & ((of.high - of.low)[edge] == 1)
+    alone = np.isin(window.kind[edges], [*NORMAL_NS]) & (edge >= 0) & (of.high[edge] - of.low[edge] == 1)
     most = np.where(alone, share.most, NO_LIMIT)
     apart = np.flatnonzero(~alone & (share.excess > 0))
     at = np.concatenate((np.arange(len(edges)), apart))
@@ -180,17 +196,15 @@ def _pieces(capture: Capture, window: Window, item: Ints, edges: Ints, part: Par
         np.ones(len(edges), np.int64) if part is None else part.count, np.zeros(len(apart), np.int64)))]  # fmt: skip
     if part is not None and part.events is not None:
         columns.append(np.concatenate((part.events, np.zeros(len(apart)))))
-    size, classes = int(item.max(initial=-1)) + 2, len(CLASSES)
-    key = ((edge[at] + 1) * classes + kind) * size + item[at] + 1
-    for _ in range(2):  # neighbors first: most of what is alike stands side by side
-        begins = np.flatnonzero(np.diff(key, prepend=-1))
-        if len(begins):
-            key = key[begins]
-            columns = [column[begins] if i == 1 else np.add.reduceat(column, begins) for i, column in enumerate(columns)]
-        order = np.argsort(key, kind="stable")
-        key, columns = key[order], [column[order] for column in columns]
-    ns, most, count, *events = columns
-    return Pieces(key // (classes * size) - 1, key // size % classes, key % size - 1, ns, most, count, *events)
+    return _summed(((edge[at] + 1) * len(CLASSES) + kind) * size + item[at] + 1, columns)
+
+
+def _summed(key: Ints, columns: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+    """Returns pieces with neighbors of one key as one: their sums, and of limits, the second column, that of the first."""
+    begins = np.flatnonzero(np.diff(key, prepend=-1))
+    if not len(begins):
+        return [key, *columns]
+    return [key[begins], *(column[begins] if i == 1 else np.add.reduceat(column, begins) for i, column in enumerate(columns))]
 
 
 # -- Changes ----------------------------------------------------------------------------------------------------------
@@ -203,6 +217,10 @@ class Part:
     ns: Ints
     count: Ints
     events: Floats | None = None
+
+    def at(self, some: slice) -> Part:
+        """Returns that of some of the edges."""
+        return Part(self.ns[some], self.count[some], self.events[some] if self.events is not None else None)
 
 
 class Amounts(NamedTuple):
