@@ -39,6 +39,8 @@ KEPT: Final = 8
 SAMPLE: Final = 64
 SPELLED: Final = 1_000
 """Rows whose texts are spelled to know how wide all are."""
+LOOKED_AT: Final = 20_000
+"""Numbers of a column that are sorted to know how large they are, beside the smallest and the largest."""
 MOST_VALUES: Final = 200
 """Distinct values of a column that a reader is offered to filter by."""
 
@@ -338,6 +340,9 @@ class TableRows:
             near = longer[sizes[longer] == sizes[longer].min()] if len(longer) else np.flatnonzero(sizes[:-1] == sizes.max())
             return [values.values[int(near[-1])]]
         known = values.values[scaled[values.known[scaled]]]
+        if len(known) > LOOKED_AT:
+            some = np.arange(0, len(known), len(known) // LOOKED_AT)
+            known = known[np.append(some, [int(known.argmin()), int(known.argmax())])]
         if known.min(initial=0) < 0:
             known = known[np.argsort(np.abs(known), kind="stable")]
         else:

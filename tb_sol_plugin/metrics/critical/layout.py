@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -44,9 +44,9 @@ class Pieces:
     it may be parts; none where nobody asks.
     """
 
-    edge: Ints
-    kind: Ints
-    item: Ints
+    edge: Rows
+    kind: Rows
+    item: Rows
     ns: Ints
     most: Ints
     count: Ints
@@ -172,8 +172,8 @@ def _pieces(capture: Capture, window: Window, item: Ints, edges: Ints, part: Par
     key, *columns = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     order = np.argsort(key, kind="stable")
     key, ns, most, count, *events = _summed(key[order], [column[order] for column in columns])
-    place = (key // (classes * size) - 1, key // size % classes, key % size - 1)
-    return Pieces(*(one.astype(np.int32) for one in place), ns, most, count, *events)
+    edge, kind, own = (one.astype(np.int32) for one in (key // (classes * size) - 1, key // size % classes, key % size - 1))
+    return Pieces(edge, kind, own, ns, most, count, *events)
 
 
 def _neighbors(capture: Capture, window: Window, item: Ints, edges: Ints, part: Part | None, size: int) -> list[npt.NDArray[Any]]:
@@ -245,7 +245,7 @@ class Chosen:
     pieces: Pieces
     groups: int
     begins: Ints
-    edge: Ints
+    edge: Rows
     drops: Ints
 
     @property

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.model.columns import as_distinct, of_series
 from tb_sol_plugin.model.report import Column, Link, Mark, Sort, TableSection
 from tb_sol_plugin.model.rows import Bounds, Choice, Distinct, Numbers, TableRows, adds_up, columned
 from tests.golden import make_rows
@@ -147,6 +149,19 @@ def test_what_stands_for_all_rows_has_their_scale_their_values_and_what_adds_up(
     assert pages.partial == ["k2"]
 
 
+def test_the_sizes_of_many_numbers_are_those_of_some_of_them_and_of_the_extremes() -> None:
+    # GIVEN 100,000 rows, of which one is far larger than all others WHEN they are described
+    times = [int(v) for v in np.random.default_rng(5).permutation(100_000) + 1]
+    times[70_001] = 10**12
+    columns = [Column("id", "Id", show="code"), Column("ns", "Time", "ns"), Column("off", "Off", "ns")]
+    data = {"id": [str(i % 7) for i in range(100_000)], "ns": times, "off": [-t for t in times]}
+    rows = TableRows(TableSection(id="t", title="T", key="id", columns=columns, data=data, adds=["ns"], last=[]))
+    profile = rows.pages(rows.page(Choice(), limit=5)).profile
+    # THEN its size is known, the middle is within a percent or so of the true one, and of negative numbers the same holds
+    assert profile["ns"][64] == 10**12 and profile["off"][64] == -(10**12)
+    assert abs(profile["ns"][32] - 50_000) < 2_000 and abs(profile["off"][32] + 50_000) < 2_000
+
+
 def test_a_table_without_a_total_names_the_columns_that_add_up() -> None:
     # GIVEN gaps with a length each, of which one has no size WHEN some are chosen THEN their lengths are summed, the sizes are not
     columns = [Column("id", "Id", show="code"), Column("ns", "Time", "ns"), Column("size", "Size", "B")]
@@ -203,3 +218,11 @@ def test_a_column_that_is_not_there_is_refused() -> None:
 )
 def test_only_a_plain_sum_adds_up(column: Column, values: list[float], total: float | None, expected: bool) -> None:
     assert adds_up(column, np.array(values, dtype=None if values else float), total) is expected
+
+
+@pytest.mark.parametrize("values", [[], [True], [False, False], [False, True, True], [True, False, True]])
+def test_truth_values_of_a_frame_are_those_of_a_list(values: list[bool]) -> None:
+    # GIVEN truth values as a frame holds them WHEN kept as a column THEN they are what a list of them is
+    found, expected = of_series(pd.Series(values, dtype=bool)), as_distinct(values)
+    assert list(found) == values and isinstance(found, Distinct)
+    assert found.values == expected.values and found.codes.tolist() == expected.codes.tolist()
