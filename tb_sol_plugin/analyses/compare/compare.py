@@ -59,7 +59,7 @@ def reduced(capture: Capture, query: CompareQuery) -> Samples:
     requirements=("program",),
     query=CompareQuery,
     tables={"metrics": T.METRICS, "causes": T.CAUSES, "hidden": T.HIDDEN, "waterfall": T.WATERFALL, "rows": T.ROWS, "tree": TT.TREE,
-            "settings": SETTINGS},
+            "executions": TT.EXECUTIONS, "settings": SETTINGS},
     facts=(*T.FACTS, *TT.FACTS),
     reduce=Reduction(reduced, fields=("step", "device_limits"), version=9),
 )
@@ -93,6 +93,7 @@ def run(here: Compared[Samples], there: Compared[Samples], query: CompareQuery) 
     settings = settings_table((a.name, b.name), (a.runs[0].settings, b.runs[0].settings))
     sections += [T.metrics_table(a, b, metrics), T.rows_table(a, b, rows, by), *([T.waterfall_table(a, b, falls)] if alike else [])]
     if trees is not None and offered:
+        sections += TT.executions((a.name, b.name), trees) or ()
         sections.append(TT.tree_table((a.name, b.name), trees.found, device=trees.device, steps=trees.steps))
     sections.append(settings)
     notices = [*_notices(a, b, found, query.by, step), *_of_trees(trees, query.by, offered, (a.name, b.name))]

@@ -329,7 +329,7 @@ def waterfall_figure(a: Side, b: Side, found: Waterfall) -> FigureSection:
     near = reach - least < CLOSE * reach and reach > least  # else the differences would be too small to see
     begin = max(0.0, least - (reach - least)) if near else 0.0
     figure = F.figure(
-        data, x=F.axis(f"mean step, {unit}", range=[begin, begin + 1.4 * (reach - begin)]),
+        data, x=F.axis(f"mean step, {unit}", range=[begin, begin + 1.5 * (reach - begin)]),
         y=F.axis("", tickvals=rows, ticktext=[f"<b>{n}</b>" if i in (0, rows[-1]) else n for i, n in enumerate(names)], showgrid=False,
                  autorange="reversed", tickfont={"size": 12, "color": F.light("ink")}),
         barmode="overlay", annotations=notes, meta={"labels": "by importance"}, margin={"l": 150, "r": 14, "t": 8, "b": 46},

@@ -8,12 +8,13 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.compare.alignment import GUESSES, Alignment, Trees
+from tb_sol_plugin.metrics.compare.alignment import GUESSES, Alignment, Nodes, Trees
 from tb_sol_plugin.metrics.report.settings import named
+from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model import schemas as S
-from tb_sol_plugin.model.report import Column, Fact, Mark, Scalar, TableSection, TreeSpec, make_table
+from tb_sol_plugin.model.report import Column, Fact, FigureSection, Mark, Scalar, TableSection, TreeSpec, make_table
 from tb_sol_plugin.tables.arrays import Ints
-from tb_sol_plugin.units import human, number
+from tb_sol_plugin.units import how_many, human, number, signed
 
 MOST_ROWS: Final = 1_000
 LEAST: Final = 0.001
@@ -32,6 +33,17 @@ TREE: Final = (
     Column("was", "Before", doc="where, or under which name, it was in A", show="code", missing="the same"),
     Column("id", "Id", doc="of the row", rank=3),
     Column("parent", "Parent", doc="id of the row around it", rank=3),
+)  # fmt: skip
+EXECUTIONS: Final = (
+    Column("order", "Order", "count", "place in the step"),
+    Column("name", "Operator", doc="outermost operator, or a row of short ones that follow each other", show="code"),
+    Column("match", "In", doc="both, or the one side that has it here", show="badge"),
+    Column("delta_ns", "Difference", "ns", "B less A"),
+    Column("time_a", "A", "ns", "time in A of what stands here, with all that is inside", missing="not in A"),
+    Column("time_b", "B", "ns", "time in B, with all that is inside", missing="not in B"),
+    Column("accumulated_a", "Accumulated, A", "ns", "time in A from the begin of the step to here", rank=2),
+    Column("accumulated_b", "Accumulated, B", "ns", "time in B from the begin of the step to here", rank=2),
+    Column("accumulated_delta_ns", "Accumulated difference", "ns", "B less A, from the begin of the step to here"),
 )  # fmt: skip
 FACTS: Final = (
     Fact("matched_time_share_a", "", "ratio", "part of the time of A's step whose phase, module or operator has a partner in B's"),
@@ -276,3 +288,126 @@ def _before(found: Alignment, rows: _Joined, row: int) -> str | None:
         node = found.a.parent[node]
         parts.append(found.a.name[node])
     return "/".join(reversed(parts))
+
+
+# -- In order of execution --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Outermost operators of both steps in one order. side: "both", "a" or "b". time_a, time_b: ns with all that is inside."""
+
+    name: list[str]
+    side: list[str]
+    time_a: Ints
+    time_b: Ints
+
+
+def executed(found: Alignment) -> Execution:
+    """Returns the outermost operators of B in order, each with the time of what it stands for in A, and what A alone has after what was
+    before it there. Short ones that follow each other are one row: those below a thousandth of the step on both sides.
+    """
+    ours, theirs = _outermost(found.a), _outermost(found.b)
+    place = {node: at for at, node in enumerate(theirs)}
+    inside_a, inside_b = _inside(found.a), _inside(found.b)
+    time_a = np.zeros(len(theirs), np.int64)
+    alone: list[tuple[int, int]] = []  # behind which one of B, the node of A
+    last = -1
+    for node in ours:
+        at = place.get(found.partner_a[node])
+        if at is None:
+            alone.append((last, node))
+        else:
+            time_a[at] += inside_a[node]
+            last = at
+    sides_b = ["both" if found.partner_b[node] >= 0 else "b" for node in theirs]
+    rows = [(at, 0, found.b.name[node], sides_b[at], int(time_a[at]), int(inside_b[node])) for at, node in enumerate(theirs)]
+    rows += [(at, 1, found.a.name[node], "a", int(inside_a[node]), 0) for at, node in alone]
+    rows.sort(key=lambda row: row[:2])
+    least = LEAST * max(sum(r[4] for r in rows), sum(r[5] for r in rows), 1)
+    names: list[str] = []
+    sides: list[str] = []
+    times: list[tuple[int, int]] = []
+    few = 0
+    for _, _, name, side, a, b in rows:
+        short = max(a, b) < least
+        if short and few:
+            few += 1
+            names[-1], sides[-1], times[-1] = f"({human(few, 'count')} short ones)", "both", (times[-1][0] + a, times[-1][1] + b)
+            continue
+        few = int(short)
+        names.append(name)
+        sides.append(side)
+        times.append((a, b))
+    both = np.array(times, np.int64).reshape(-1, 2)
+    return Execution(names, sides, both[:, 0], both[:, 1])
+
+
+def _outermost(side: Nodes) -> list[int]:
+    """Returns the operators that no operator is around, in order."""
+    out, left = [], [0]
+    while left:
+        node = left.pop()
+        if node and side.kind[node] == S.OPERATOR:
+            out.append(node)
+        else:
+            left += side.children[node][::-1]
+    return out
+
+
+def _inside(side: Nodes) -> Ints:
+    """Returns the time of each node with all that is inside."""
+    out = side.times.copy()
+    for node in range(len(out) - 1, 0, -1):
+        out[side.parent[node]] += out[node]
+    return out
+
+
+def executions(names: tuple[str, str], trees: Trees) -> tuple[FigureSection, TableSection] | None:
+    """Draws both steps in order of execution, with a table; None where they hold no operators with time."""
+    found = executed(trees.found)
+    if not (found.time_a.any() or found.time_b.any()):
+        return None
+    a, b, delta = np.cumsum(found.time_a), np.cumsum(found.time_b), found.time_b - found.time_a
+    sides = {"both": "both", "a": f"only {names[0]}", "b": f"only {names[1]}"}
+    frame = pd.DataFrame({
+        "order": np.arange(1, len(a) + 1), "name": found.name, "match": [sides[side] for side in found.side], "delta_ns": delta,
+        "time_a": [None if side == "b" else v for side, v in zip(found.side, found.time_a.tolist(), strict=True)],
+        "time_b": [None if side == "a" else v for side, v in zip(found.side, found.time_b.tolist(), strict=True)],
+        "accumulated_a": a, "accumulated_b": b, "accumulated_delta_ns": b - a,
+    }, dtype=object)  # fmt: skip
+    what = f"time {'of the device' if trees.device else 'on the host'}"
+    steps = f"step {trees.steps[0]} of {names[0]} and step {trees.steps[1]} of {names[1]}"
+    table = make_table(
+        "executions", "Operators in order of execution", frame, named(EXECUTIONS, names), key="order", filters=["match"],
+        subtitle=f"{what} in {steps}",
+        footer="Outermost operators; those below a thousandth of the step that follow each other are one row.",
+    )  # fmt: skip
+    totals = tuple(zip(names, (a, b), ("compute", "communication"), strict=True))
+    scale, unit = F.time_scale(float(max(a[-1], b[-1], 1)))
+    order = list(range(1, len(a) + 1))
+    hover = [
+        f"<b>{F.escape(F.cut(name, 60))}</b><br>{signed(d, 'ns')}; {signed(t, 'ns')} since the begin of the step"
+        for name, d, t in zip(found.name, delta.tolist(), (b - a).tolist(), strict=True)
+    ]
+    data: list[F.Plain] = [
+        {"type": "bar", "x": order, "y": (delta / scale).tolist(), "marker": {"color": F.light("ink-3")}, "name": "difference",
+         "width": 0.8, "customdata": order, "hoverinfo": "text", "hovertext": hover},
+        *({"type": "scatter", "mode": "lines", "x": order, "y": (total / scale).tolist(), "name": F.escape(name), "hoverinfo": "skip",
+           "line": {"color": F.light(color), "width": 1.8}} for name, total, color in totals),
+    ]  # fmt: skip
+    notes: list[F.Plain] = [
+        {"xref": "paper", "yref": "paper", "x": at, "y": 1, "xanchor": ("left", "right")[at], "yanchor": "bottom", "showarrow": False,
+         "yshift": 15 * (1 - at),
+         "text": f"<b>{F.escape(F.cut(name, 28))}</b> {human(int(total[-1]), 'ns')}", "font": {"size": 12, "color": F.light(color)}}
+        for at, (name, total, color) in enumerate(totals)
+    ]  # fmt: skip
+    figure = FigureSection(
+        id="order", title="In order of execution", height=300, table="executions",
+        subtitle=f"{what}, accumulated over outermost operators, and the difference of each; {steps}",
+        figure=F.figure(data, x=F.axis("operators, in order", showgrid=False), y=F.axis(unit), annotations=notes,
+                        margin={"l": 58, "r": 14, "t": 37, "b": 46}),
+        summary=f"Over {how_many(len(a), 'row')} in order of execution {names[0]} takes {human(int(a[-1]), 'ns')} and {names[1]} "
+        f"{human(int(b[-1]), 'ns')}.",
+    )  # fmt: skip
+    return figure, table

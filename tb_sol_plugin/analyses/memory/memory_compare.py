@@ -297,6 +297,7 @@ def curves_figure(names: tuple[str, str], parts: tuple[ReducedMemory, ReducedMem
                      "marker": ring, "hoverinfo": "skip", "cliponaxis": False})  # fmt: skip
         notes.append({
             "xref": "paper", "yref": "paper", "x": at, "y": 1, "xanchor": ("left", "right")[at], "yanchor": "bottom", "showarrow": False,
+            "yshift": 15 * (1 - at),  # one above the other: in narrow windows they would meet
             "text": f"<b>{F.escape(name)}</b> up to {human(line.allocated[place], 'B')}", "font": {"size": 12, "color": color},
         })  # fmt: skip
     shapes, more, high = _device_line(parts, top, scale)
@@ -304,7 +305,7 @@ def curves_figure(names: tuple[str, str], parts: tuple[ReducedMemory, ReducedMem
     figure = F.figure(
         data, x=F.axis(f"since {where}, {time_unit}", rangemode="tozero"),
         y=F.axis(f"memory, {unit}", range=[0, 1.14 * max(top, high, *held, 1) / scale]), shapes=shapes, annotations=[*notes, *more],
-        hovermode="x", margin={"l": 58, "r": 14, "t": 22, "b": 46},
+        hovermode="x", margin={"l": 58, "r": 14, "t": 37, "b": 46},
     )  # fmt: skip
     text = [f"step {line.step} of {name}" if line.step is not None else name for name, line in zip(names, drawn, strict=True)]
     peaks = [f"{name} up to {human(max(line.allocated), 'B')}" for name, line in zip(names, drawn, strict=True)]

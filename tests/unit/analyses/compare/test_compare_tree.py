@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.analyses.compare.compare_tree_tables import tree_table
-from tb_sol_plugin.metrics.compare.alignment import Nodes, aligned
+from tb_sol_plugin.analyses.compare.compare_tree_tables import executions, tree_table
+from tb_sol_plugin.metrics.compare.alignment import Nodes, Trees, aligned
 from tests.unit.metrics.compare.test_alignment import layer, op, tree
 
 
@@ -59,3 +59,26 @@ def test_guesses_say_why() -> None:
     assert why.loc["aten::scaled_matmul2", ["match", "because"]].tolist() == ["renamed", "in the same place, spelled nearly alike"]
     a.inputs[2], b.inputs[2] = (4096, 4096), (4096,)
     assert table(a, b).set_index("name").loc["fused::add_norm", "because"] == "in the place of these; what it takes, these take too"
+
+
+def test_both_steps_in_order_of_execution() -> None:
+    # GIVEN a step whose copy is gone in the other, where an operator is new and one takes longer inside of another, with short ones between them
+    linear = ("aten::linear", (op("addmm"),))
+    a = timed(tree(op("mm"), op("copy"), op("gelu"), op("tiny"), op("little"), layer(0, "norm"), linear),
+              {"aten::mm": 50_000, "aten::copy": 7_000, "aten::gelu": 9_000, "aten::tiny": 20, "aten::norm": 3_000, "aten::addmm": 30_000})
+    b = timed(tree(op("mm"), op("gelu"), op("tiny"), op("little"), op("new"), layer(0, "norm"), linear),
+              {"aten::mm": 50_000, "aten::gelu": 9_000, "aten::tiny": 30, "aten::new": 4_000, "aten::norm": 3_000, "aten::addmm": 45_000})
+    found = executions(("A", "B"), Trees(aligned(a, b), True, (1, 1)))
+    assert found is not None
+    figure, rows = found[0], pd.DataFrame(found[1].data)
+    # THEN both stand in one order, each time once, and what accumulates ends with the difference of both
+    assert [*zip(rows["name"], rows["match"], rows["delta_ns"], strict=True)] == [
+        ("aten::mm", "both", 0), ("aten::copy", "only A", -7_000), ("aten::gelu", "both", 0), ("(2 short ones)", "both", 10),
+        ("aten::new", "only B", 4_000), ("aten::norm", "both", 0), ("aten::linear", "both", 15_000),
+    ]  # fmt: skip
+    assert rows["accumulated_delta_ns"].tolist() == [0, -7_000, -7_000, -6_990, -2_990, -2_990, 12_010]
+    assert rows["accumulated_a"].iloc[-1] == a.times.sum() and rows["accumulated_b"].iloc[-1] == b.times.sum()
+    assert rows["time_b"].isna().tolist() == [False, True, *[False] * 5] and rows["time_a"].isna().sum() == 1
+    assert "A takes 99.02" in figure.summary.replace("\u202f", " ")
+    # AND without time there is nothing to draw
+    assert executions(("A", "B"), Trees(aligned(*(timed(tree(op("mm")), {}) for _ in "ab")), True, (1, 1))) is None
