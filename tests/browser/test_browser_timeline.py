@@ -105,6 +105,79 @@ def test_every_pixel_of_a_stream_is_that_of_its_events(serve: Server, view: Call
     assert "events" in v.frame().locator(".tl-tally").inner_text()
 
 
+PICTURE = """([dark]) => {
+    const surface = document.querySelector('.tl-plot').timeline, { model } = surface, canvas = document.querySelector('.tl-canvas');
+    const view = model.window.peek(), width = canvas.width, scale = width / (view.end - view.start), names = model.names.peek();
+    const rgb = (hex) => [1, 3, 5].map((k) => parseInt(hex.slice(k, k + 2), 16));
+    const mix = (a, b, share) => a.map((v, k) => Math.round(v * (1 - share) + b[k] * share)).join();
+    const ground = rgb(dark ? '#161A20' : '#FFFFFF'), fills = surface.fills().map(rgb), wrong = [];
+    const z = Math.min(Math.max(0, Math.floor(Math.log2((view.end - view.start) / width))), model.cache.top), wide = 2 ** (z + 10);
+    const bands = [...model.steps.peek(), ...model.phases.peek()].flatMap((s) => [s.start_ns, s.end_ns]);
+    const lines = new Set(bands.map((t) => Math.round((t - view.start) * scale)));
+    for (let i = Math.floor(view.start / wide); i * wide <= view.end; i++) { // an item over two tiles is drawn in parts; a short one has no edge
+        const x = Math.floor((i * wide - view.start) * scale);
+        for (let by = -1; by < 4; by++) lines.add(x + by);
+    }
+    let items = 0, lanes = 0;
+    const { rows, pinnedHeight } = model.rows.shown.peek();
+    for (const row of rows) for (let lane = 0; lane < row.lanes; lane++) {
+        const y = row.y + pinnedHeight + 2 + lane * row.lane + 1;
+        if (y >= canvas.height) continue;
+        const want = Array(width).fill('');
+        for (let i = Math.max(0, Math.floor(view.start / wide)); i * wide < view.end && i * wide <= model.all.peek().end; i++) {
+            const tile = model.cache.covering(row.track.track, z, i).tile;
+            for (let k = 0; tile && k < tile.start.length; k++) {
+                if (k < tile.bounds[lane] || k >= tile.bounds[lane + 1] || tile.start[k] >= view.end || tile.end[k] <= view.start) continue;
+                const x0 = Math.max(0, Math.floor((tile.start[k] - view.start) * scale));
+                const x1 = Math.min(width, Math.max(x0 + 1, Math.round((tile.end[k] - view.start) * scale)));
+                const fill = fills[names.categories[tile.name[k]]], one = tile.count[k] === 1;
+                const color = mix(ground, fill, one ? 1 : 0.35 + 0.65 * (tile.busy[k] >> 4) / 15);
+                for (let x = x0; x < x1; x++) want[x] = color;
+                if (x1 - x0 >= 4) want[x1 - 1] = mix(fill, ground, 0.45);
+                items++;
+            }
+        }
+        lanes++;
+        const data = canvas.getContext('2d').getImageData(0, y, width, 1).data;
+        for (let x = 0; x < width; x++) {
+            const is = [0, 1, 2].map((k) => data[4 * x + k]).join();
+            if (want[x] && is !== want[x] && !lines.has(x)) wrong.push([row.track.path, lane, x, is, want[x]]);
+            if (!want[x] && is !== ground.join() && !lines.has(x) && want.includes(is)) wrong.push([row.track.path, lane, x, is, 'nothing']);
+        }
+    }
+    return { items, lanes, wrong: wrong.slice(0, 5) };
+}"""
+
+
+WORDS = """() => {
+    const surface = document.querySelector('.tl-plot').timeline, names = surface.model.names.peek(), words = [];
+    const kept = CanvasRenderingContext2D.prototype.fillText;
+    CanvasRenderingContext2D.prototype.fillText = function (text, ...at) { words.push(text); return kept.call(this, text, ...at); };
+    surface.draw();
+    CanvasRenderingContext2D.prototype.fillText = kept;
+    return [words, names.text.map((_, k) => names.short(k))];
+}"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_picture_is_that_of_the_tiles(serve: Server, view: Callable[..., Any], theme: str) -> None:
+    # GIVEN four views of a recording, from all of it to one kernel WHEN drawn THEN each pixel of each lane has the color that its tile says
+    v = view(color_scheme=theme)
+    timeline(v, serve)
+    path, event = longest(serve, "stream")
+    middle, length = event["start_ns"] + event["duration_ns"] / 2, window(v)[1] - window(v)[0]
+    for part in (1.0, 0.3, 0.05, 3 * event["duration_ns"] / length):
+        v.frame().evaluate(f"([a, b]) => {SURFACE}.model.show({{ start: a, end: b }})", [middle - part * length / 2, middle + part * length / 2])
+        shown(v)
+        found = v.frame().evaluate(PICTURE, [theme == "dark"])
+        assert found["wrong"] == [] and found["items"] > 2 and found["lanes"] > 3, (part, found)
+    # AND words on bars are the names of events there, cut to their bars
+    words, names = v.frame().evaluate(WORDS)
+    cut = [word.removesuffix("…") for word in words]
+    assert any(word and event["name"].startswith(word) for word in cut) and path
+    assert sum(any(name.startswith(word) for name in names) for word in cut) > 3
+
+
 def test_a_click_selects_and_the_link_shows_the_same_event(serve: Server, view: Callable[..., Any]) -> None:
     # GIVEN a kernel WHEN it is clicked THEN all of it is shown, and the address names it by its row, start and duration
     v = view()
