@@ -161,7 +161,7 @@ class Recordings:
             missing = availability(item, capture, count)
             one: Plain = {"name": item.name, "title": item.title, "question": item.question, "available": missing is None}
             if missing is None:
-                one |= {"tables": list(item.tables), "options": {f.name: list(f.choices) or f.type for f in item.fields if f.doc}}
+                one |= {"tables": list(item.tables), "options": {f.name: list(f.choices) or docs.values(f) for f in item.fields if f.doc}}
             else:
                 one |= {"because": missing.because, "record": missing.record_it_with}
             out.append(one)

@@ -56,7 +56,7 @@ def _marked(name: str, body: str) -> str:
 def _blocks(item: Analysis) -> Iterator[tuple[str, str, list[str]]]:
     """Yields (name, heading, lines) of all that is generated."""
     yield "question", "", [f"*{item.question}*"]
-    rows = [(f"`{f.name}`", _values(f), "–" if f.default in ("", "None") else f.default, f.doc) for f in item.fields]
+    rows = [(f"`{f.name}`", values(f), "–" if f.default in ("", "None") else f.default, f.doc) for f in item.fields]
     yield "parameters", "## Parameters", _table(("parameter", "values", "default", "meaning"), rows)
     if item.facts:
         facts = [(f"`{f.name}`", f.label, f.unit, f.doc) for f in item.facts]
@@ -66,7 +66,8 @@ def _blocks(item: Analysis) -> Iterator[tuple[str, str, list[str]]]:
         yield f"table {name}", f"## Table `{name}`", _table(("column", "label", "unit", "meaning"), cells)
 
 
-def _values(field: Field) -> str:
+def values(field: Field) -> str:
+    """Returns what a field takes, in words."""
     if field.type == "flag":
         return "true, false"
     if field.rows:

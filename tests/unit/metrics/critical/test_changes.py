@@ -16,11 +16,13 @@ from tb_sol_plugin.metrics.critical.path import path_of
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
+from tests.support import schedules
 from tests.support.schedules import Action, Host, Launch, Sync, run, trace_of
 from tests.support.schedules import Graph as OneGraph
 from tests.unit.metrics.critical.test_prediction import DEPTH, PROGRAMS, recorded
 
 GEMM, NORM = "gemm_kernel", "norm_kernel"
+RETURN = "Return of a synchronizing call"
 
 
 def replayed(graph: Graph, lag: list[float | None]) -> float:
@@ -121,6 +123,21 @@ def test_other_times_and_what_is_left_out_are_those_of_the_changed_program(name:
         found, truth = asked(capture, *changes), simulated(changed_program)
         assert abs(found.window - found.saved - truth) <= 0.001 * truth, (changes, found.window, found.saved, truth)
         assert abs(found.window - found.saved - truth) <= found.error
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_other_latencies_are_those_of_another_machine(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN programs whose launches take 6 us to start and whose waits return 0.9 us late WHEN these take 2 and 4 us THEN the length is that of
+    # a simulator with such a machine; both by the class on the path that a person chooses
+    capture = recorded(PROGRAMS[name], tmp_path)
+    launches, returns = (Change(by="class", item=label, set_ns=ns) for label, ns in (("Launch latency", 2_000), (RETURN, 4_000)))
+    for changes, constants in (((launches,), {"LATENCY_NS": 2_000}), ((launches, returns), {"LATENCY_NS": 2_000, "RETURN_NS": 4_000})):
+        with monkeypatch.context() as machine:
+            for constant, ns in constants.items():
+                machine.setattr(schedules, constant, ns)
+            truth = simulated(PROGRAMS[name])
+        found = asked(capture, *changes)
+        assert found.window != truth and abs(found.window - found.saved - truth) <= 0.0005 * truth, (constants, found.window - found.saved, truth)
 
 
 def layers(count: int, graph: bool) -> list[Action]:

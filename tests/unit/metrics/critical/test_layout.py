@@ -115,6 +115,15 @@ def test_kernels_at_their_limits(tmp_path: Path) -> None:
     assert answer.facts["dependencies"] == 1 and abs(answer.facts["saved_ns"] - (1_000_000 - limit)) <= 0.001 * limit
     assert answer.facts["saved_ns"] == answer.facts["naive_ns"] == answer.facts["first_order_ns"]
     assert "every kernel with a cost model ran at the limits of H100 SXM" in answer.headline and not answer.notices
+    # AND with more changes: half of what is left of all kernels; a time that is set is that time, before or after; twice is once
+    for query, saved in (
+        ({"change": "roofline", "also": '[{"change": "kernels"}]'}, 1_000_000 - limit / 2 + 50_000),
+        ({"change": "roofline", "also": '[{"item": "nvjet_gemm", "set_ns": 200000}]'}, 800_000),
+        ({"item": "nvjet_gemm", "set_ns": "200000", "also": '[{"change": "roofline"}]'}, 800_000),
+        ({"change": "roofline", "also": '[{"change": "roofline"}]'}, 1_000_000 - limit),
+    ):
+        more = report(capture, "what_if", **query).facts
+        assert abs(more["saved_ns"] - saved) <= 0.001 * limit and more["dependencies"] == (2 if "kernels" in query["also"] else 1)
     # AND of a device that is not known it says what is missing, without shapes too
     other = report(capture, "what_if", change="roofline", device_limits="a100")
     assert other.facts["saved_ns"] != answer.facts["saved_ns"]
