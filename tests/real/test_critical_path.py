@@ -7,6 +7,8 @@ import pytest
 
 from tb_sol_plugin.metrics.critical import edges as E
 from tb_sol_plugin.metrics.critical.graph import graph_of
+from tb_sol_plugin.metrics.critical.path import CLASSES, device_classes
+from tb_sol_plugin.metrics.time import attribution as at
 from tests.support.captures import capture, report
 from tests.support.recordings import path_of
 
@@ -102,3 +104,17 @@ def test_savings_of_findings_by_replay(name: str, rule: str, saving: int, replay
     row = report(capture(path_of(name)), "findings").table("findings").set_index("rule").loc[rule]
     assert row["removed_ns"] == pytest.approx(saving, rel=1e-3) and row["saving_ns"] == pytest.approx(replayed, rel=1e-3, abs=1_000)
     assert row["basis"] == ("replay" if replayed else "hidden")
+
+
+def test_a_range_holds_the_backward_pass_of_its_caller() -> None:
+    # GIVEN a range on the thread that calls the backward pass, which runs on another one WHEN its kernels take no time THEN these are the ones
+    # that the attribution of device work puts into it; five steps of 870 kernels each
+    c = capture(path_of("hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz"))
+    launch = at.launches(c)
+    around, _ = at.annotation_around(c, launch.call, launch.time)
+    inside = (np.append(c.host["name"].astype(str).to_numpy(), "")[around] == "## backward ##") & (c.device["step"].to_numpy() >= 0)
+    inside &= np.char.startswith([CLASSES[k] for k in device_classes(c)], "kernel_")
+    facts = report(c, "what_if", change="kernels", inside="## backward ##", scale="0").facts
+    assert facts["dependencies"] == int(inside.sum()) > 2_000
+    assert facts["naive_ns"] == pytest.approx(int(c.device["duration_ns"].to_numpy()[inside].sum()) / 5, abs=1)
+    assert report(c, "what_if", change="kernels", inside="ProfilerStep#103").facts["dependencies"] == 870
