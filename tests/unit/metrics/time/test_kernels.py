@@ -17,9 +17,15 @@ def test_many_names_are_judged_once_per_recording_and_as_few_are(tmp_path: Path,
     # GIVEN a recording of few names WHEN its rows are judged name by name, and as if there were many THEN alike
     capture = ingest.read(str(trace(tmp_path / "a.pt.trace.json.gz")))
     rows = np.arange(len(capture.device))
-    one_by_one = kernels.kinds_at(capture, rows), kernels.matrix_units_at(capture, rows).tolist()
+    places = {kind: place for place, kind in enumerate(("gemm", "other", "attention", "elementwise"))}
+
+    def judged() -> tuple[list[int], list[int]]:
+        return kernels.kinds_at(capture, rows, places).tolist(), kernels.matrix_units_at(capture, rows).tolist()
+
+    one_by_one = judged()
+    assert one_by_one[0] == [places.get(kernels.kind_of(name), 1) for name in capture.device["name"].tolist()]
     monkeypatch.setattr(kernels, "MANY", 0)
-    assert (kernels.kinds_at(capture, rows), kernels.matrix_units_at(capture, rows).tolist()) == one_by_one
+    assert judged() == one_by_one
     assert len(rows) and ("kernel_classes",) in capture.memo
 
 
