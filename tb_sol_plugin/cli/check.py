@@ -95,9 +95,11 @@ def _verdict(options: argparse.Namespace, candidate: Side, which: Which) -> Verd
     budgets = stored(options.base)
     base = None if isinstance(budgets, list) else _side(options.base, "base", options, which)
     wanted = wanted_of(options.metric or ([b.name for b in budgets] if isinstance(budgets, list) else []), default)
-    between, notes = _noise(options.history, [w.name for w in wanted], options, which) if options.history else ({}, [])
+    history = _earlier(options.history, options, which) if options.history else None
+    names = [w.name for w in wanted]
+    between, notes = (noise_between(history, names), levels_between(history, names)) if history is not None else ({}, [])
     if base is not None:
-        found = check(base, candidate, wanted, least=options.min_steps, between=between)
+        found = check(base, candidate, wanted, least=options.min_steps, between=between, history=history)
     else:
         assert isinstance(budgets, list)
         found = check_budgets(budgets, candidate, wanted, _name_of(options.base), least=options.min_steps, between=between)
@@ -128,8 +130,8 @@ def _name_of(path: str) -> str:
     return Path(path).name.partition(".")[0]
 
 
-def _noise(path: str, metrics: Sequence[str], options: argparse.Namespace, which: Which) -> tuple[dict[str, float], list[str]]:
-    """Returns the noise from run to run that earlier runs show, and what else is to be said of them.
+def _earlier(path: str, options: argparse.Namespace, which: Which) -> Side:
+    """Returns earlier runs of the base.
 
     path: a logdir of runs, several paths, or a baseline of several runs.
     """
@@ -143,8 +145,7 @@ def _noise(path: str, metrics: Sequence[str], options: argparse.Namespace, which
     for name in names:
         one = argparse.Namespace(**{**vars(options), "run": name or options.run})
         runs += _side(path, "history", one, which).runs
-    history = Side("history", runs)
-    return noise_between(history, metrics), levels_between(history, metrics)
+    return Side("history", runs)
 
 
 def _on_github(found: Verdict, status: int, link: Link) -> None:

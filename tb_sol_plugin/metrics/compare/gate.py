@@ -186,17 +186,20 @@ def is_exact(name: str) -> bool:
 
 
 def check(
-    base: Side, candidate: Side, wanted: Sequence[Wanted], *, least: int = C.LEAST_STEPS, between: Mapping[str, float] | None = None
-) -> Verdict:
+    base: Side, candidate: Side, wanted: Sequence[Wanted], *, least: int = C.LEAST_STEPS, between: Mapping[str, float] | None = None,
+    history: Side | None = None,
+) -> Verdict:  # fmt: skip
     """Returns the verdict of every wanted metric, with the causes of what changed.
 
-    least: steps below which trust is lowered. between: noise from run to run per metric, where earlier runs show it.
+    least: steps below which trust is lowered. between: noise from run to run per metric, where earlier runs show it. history: these runs.
     """
     pairs = pairs_of(base, candidate)
+    alike = {w.name: own for w in wanted if (own := _of_level(history, base, candidate, w.name)) is not None}
     judged = [
-        _judge(values_of(base, w.name), candidate, w, base.name, (between or {}).get(w.name), base.weights(w.name), pairs=pairs)
+        _judge(alike[w.name][0] if w.name in alike else values_of(base, w.name), candidate, w, base.name, (between or {}).get(w.name),
+               base.weights(w.name), pairs=() if w.name in alike else pairs)
         for w in wanted
-    ]
+    ]  # fmt: skip
     judged = [replace(j, detail=_new_findings(base, candidate)) if j.name == "findings" else j for j in judged]
     judged = [_without_steps(j, base, candidate) for j in judged]
     found = compared(base, candidate)
@@ -207,7 +210,7 @@ def check(
         warnings.append(f"recorded in turns: compared within {len(pairs)} pairs of neighbors in time, so that what drifts cancels")
     return Verdict(
         _worst(judged), base.name, candidate.name, judged, found.causes, found.waterfall, _settings(base, candidate),
-        [*_warnings(base, candidate, judged, least), *warnings],
+        [*(text for _, text in alike.values()), *_warnings(base, candidate, judged, least), *warnings],
     )  # fmt: skip
 
 
@@ -256,6 +259,25 @@ def levels_between(history: Side, metrics: Sequence[str]) -> list[str]:
             low, high = (text_of(v, unit_of(name)) for v in (levels.low, levels.high))
             out.append(f"{name}: earlier runs have two levels, {low} and {high}; the noise is that within one")
     return out
+
+
+def _of_level(history: Side | None, base: Side, candidate: Side, name: str) -> tuple[list[Values], str] | None:
+    """Returns the earlier runs of the level at which the candidate lies, and what is to be said of it; None where the base lies there too,
+    or earlier runs have one level. Rates and counts have none.
+    """
+    if history is None or is_exact(name) or is_rate(name):
+        return None
+    earlier, ours, theirs = (values_of(side, name) for side in (history, base, candidate))
+    levels = C.two_levels(np.array([np.median(v) for v in earlier])) if earlier is not None else None
+    if earlier is None or levels is None or ours is None or theirs is None:
+        return None
+    middles = (float(np.median(np.concatenate(v))) for v in (ours, theirs))
+    at_base, at_candidate = (abs(middle - levels.high) < abs(middle - levels.low) for middle in middles)
+    if at_base == at_candidate:
+        return None
+    runs = [v for v, high in zip(earlier, levels.is_high.tolist(), strict=True) if high == at_candidate]
+    where = f"the candidate lies at the {'higher' if at_candidate else 'lower'} level of earlier runs, {base.name} at the other"
+    return runs, f"{name}: {where}; compared with the {len(runs)} runs of its own"
 
 
 def _noise(values: Sequence[Values]) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tb_sol_plugin.metrics.compare.differences import Side, pairs_of
-from tb_sol_plugin.metrics.compare.gate import check, wanted_of
+from tb_sol_plugin.metrics.compare.gate import Verdict, check, noise_between, wanted_of
 from tb_sol_plugin.metrics.compare.samples import Samples
 
 
@@ -45,3 +45,23 @@ def test_a_machine_that_drifts_hides_nothing_from_runs_in_turns() -> None:
     bare = [Side(s.name, [msgspec.structs.replace(r, began_ns=None) for r in s.runs]) for s in (a, b)]
     found = check(*bare, wanted_of([]))
     assert found.outcome == "inconclusive" and not any("in turns" in line for line in found.warnings)
+
+
+def test_a_machine_of_two_speeds_is_compared_with_its_own() -> None:
+    # GIVEN earlier runs of one state around 1 ms and 1.5 ms, and a base at the lower one
+    history = Side("history", [run(None, level * (1 + 0.002 * seed), seed) for level in (1e6, 1.5e6) for seed in range(4)])
+    base, noise = Side("A", [run(None, 1e6, 9)]), noise_between(history, ["step_time"])
+
+    def judged(level: float) -> Verdict:
+        return check(base, Side("B", [run(None, level, 10)]), wanted_of([]), between=noise, history=history)
+
+    # THEN a candidate at the higher one is no regression, and it is said with which runs it was compared
+    found = judged(1.505e6)
+    assert found.outcome == "within" and found.metrics[0].change is not None and found.metrics[0].change.runs == (4, 1)
+    said = "step_time: the candidate lies at the higher level of earlier runs, A at the other; compared with the 4 runs of its own"
+    assert found.warnings[0] == said
+    # AND what is slower than its own level is one, as is what is slower than the base at the base's level
+    assert judged(1.7e6).outcome == "regression" and said in judged(1.7e6).warnings
+    assert judged(1.1e6).outcome == "regression" and said not in judged(1.1e6).warnings
+    # AND without a history nothing tells two speeds from a slower job
+    assert check(base, Side("B", [run(None, 1.505e6, 10)]), wanted_of([])).outcome == "regression"
