@@ -153,7 +153,7 @@ class _Judge:
             evidence = f"{human(count, 'count')} waits of the host on the critical path{where}; the saving is that of code without them."
             title = f"The host waits for the device in `{name}`"
             found = self._finding("sync-stalls", saved, title, evidence, "keep values on the device: log .item() every n-th step", "host",
-                                  {"change": "syncs"})  # fmt: skip
+                                  {"change": "syncs", "inside": str(name)})  # fmt: skip
             out += [found] if found is not None else []
         return sorted(out, key=lambda f: -(f.saving_ns or 0))[:MOST_SYNCS]
 
