@@ -16,8 +16,6 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 
 from tb_sol_plugin.metrics.ranks.calls import Calls
 from tb_sol_plugin.metrics.ranks.matching import Matched
@@ -216,6 +214,9 @@ def _distinct(domain: Ints, number: Ints) -> Ints:
 
 def components(left: Ints, right: Ints, count: int) -> Ints:
     """Returns the component of each of `count` nodes, which are connected where they share a number of `right`."""
+    from scipy.sparse import coo_matrix  # takes a quarter of a second, and a job that was kept needs none of it
+    from scipy.sparse.csgraph import connected_components
+
     others = int(right.max(initial=-1)) + 1
     graph = coo_matrix((np.ones(len(left), np.int8), (left, right + count)), shape=(count + others, count + others))
     return np.asarray(connected_components(graph, directed=False)[1][:count], np.int64)
