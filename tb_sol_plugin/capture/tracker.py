@@ -171,7 +171,7 @@ class SOLTracker:
             if not self._running:
                 make_current(self)
                 for record in take_waiting() if self.logdir is not None else ():
-                    self.memory.keep(record, running=False)
+                    self.memory.keep(record, own_ns=0)
                 at = began - self.clock.monotonic_ns - own
                 self.guard.attempt("memory", lambda: self.memory.run_started(self._times.number, at), None)
                 self._times.own_at_end = own
@@ -437,12 +437,13 @@ class SOLTracker:
             try:
                 self._leave_fast_path()
                 record = replace(record, iteration=self._times.number)
-                self.guard.attempt("memory", lambda: self.memory.keep(record), None)
+                still = own + record.monotonic_ns - began  # the clock stands still from `began` on
+                self.guard.attempt("memory", lambda: self.memory.keep(record, own_ns=still), None)
                 self.clock.own_ns = own + perf_counter_ns() - began
             finally:
                 self._busy.release()
         elif not self._running and not self.off:
-            self.guard.attempt("memory", lambda: self.memory.keep(record, running=False), None)
+            self.guard.attempt("memory", lambda: self.memory.keep(record, own_ns=0), None)
         return record
 
     def _record_memory_at_end(self, number: int, end: int, reported: bool) -> None:

@@ -452,9 +452,10 @@ class MemoryTracking:
         record = moment(tag, iteration)
         return replace(record, since="reset") if self.peaks is not None and self.peaks.reset else record
 
-    def keep(self, record: MemoryRecord, *, running: bool = True) -> None:
-        """Write it. running: it was made while the tracker ran, whose clock stood still at times."""
-        self._write(record, record.monotonic_ns - self._clock.monotonic_ns - (self._clock.own_ns if running else 0), {})
+    def keep(self, record: MemoryRecord, *, own_ns: int | None = None) -> None:
+        """Write it. own_ns: for how long the recorder's clock had stood still when it was made; None for as long as until now."""
+        own = self._clock.own_ns if own_ns is None else own_ns
+        self._write(record, record.monotonic_ns - self._clock.monotonic_ns - own, {})
 
     def _write(self, record: MemoryRecord, time_ns: int, by_phase: Mapping[int, list[int]]) -> None:
         """Write it as of a time on the recorder's clock. by_phase: its `phases` by label."""

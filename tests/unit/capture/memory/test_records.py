@@ -7,6 +7,7 @@ import gzip
 import json
 import mmap
 import os
+import time
 import weakref
 from pathlib import Path
 from types import SimpleNamespace
@@ -241,6 +242,24 @@ def test_records_while_a_tracker_runs(tmp_path: Path) -> None:
     assert [s["iteration"] for s in steps] == [0, 1, 2, 3, 4, 5]
     # AND the work of a record is the recorder's own
     assert steps[2]["overhead_ns"] > steps[3]["overhead_ns"] and steps[2]["start_ns"] < records[0]["time_ns"]
+
+
+def test_a_record_that_is_long_in_the_making_stands_before_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a machine that leaves the recorder waiting before it looks at the memory, the first time
+    late, now = [0.05, 0.0], memory_records.moment
+
+    def waited(*arguments: object) -> MemoryRecord:
+        time.sleep(late.pop(0))
+        return now(*arguments)  # type: ignore[arg-type]
+
+    with sol.capture(str(tmp_path), every_n_steps=0, **QUIET) as tracker:
+        tracker.step()
+        monkeypatch.setattr(memory_records, "moment", waited)
+        # WHEN two records are made one after the other THEN so their times are: the recorder's clock stands still for all of its work
+        tracker.record_memory("first")
+        tracker.record_memory("second")
+    first, second = memory_in(tmp_path)
+    assert first["time_ns"] < second["time_ns"]
 
 
 def test_a_tracker_that_has_not_begun_keeps_them_for_its_file(tmp_path: Path) -> None:
