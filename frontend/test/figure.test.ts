@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { FigureSection } from "../src/api/types";
 import { areasOf, areasOfRange, brushable, keysInside, withAreas } from "../src/sections/figure/area";
-import { capBars, edgeHatched, NARROW_FROM, roomForTexts } from "../src/sections/figure/bars";
+import { capBars, edgeHatched, fitWords, NARROW_FROM, roomForTexts } from "../src/sections/figure/bars";
 import { ALL, boxScale, oneRoot, ownParts } from "../src/sections/figure/boxes";
 import { relabeled } from "../src/sections/figure/ticks";
 import { legendOf, pointKey, ready, recolor, zoomText, type Look } from "../src/sections/figure/template";
@@ -186,6 +186,17 @@ describe("figures in their room", () => {
       roomForTexts(data, kept);
       expect(kept).toEqual(layout(width));
     }
+  });
+
+  test("GIVEN words beside bars and in gaps WHEN the figure is narrow THEN those over the names are shortened, those wider than their gap go", () => {
+    const words = [{ x: 590, y: "input", text: "<b>−618.3</b>  51.0 %", xanchor: "right" }, { x: 300, y: "gaps", text: "<b>−14.5</b>  1.2 %", xanchor: "left" }, { x: 160, y: "limit", text: "<b>159.9</b> ms  16.12 compute", xanchor: "left" }, ...[64, 305, 543].map((x) => ({ x, y: 50, text: "122.1 ms" }))];
+    const layout = (width: number): Record<string, unknown> => ({ width, xaxis: { range: [0, 1270] }, margin: { l: 190, r: 14 }, annotations: words });
+    const narrow = layout(360);
+    fitWords(narrow);
+    expect(narrow["annotations"]).toEqual([{ ...words[0], text: "<b>−618.3</b>" }, words[1], { ...words[2], text: "<b>159.9</b> ms" }]);
+    const wide = layout(900);
+    fitWords(wide);
+    expect(wide["annotations"]).toEqual(words);
   });
 
   test("GIVEN bars at numbers WHEN capped THEN their widths stay", () => {

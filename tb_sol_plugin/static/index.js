@@ -4705,6 +4705,34 @@ function roomForTexts(data, layout) {
 		range: [0, Math.max(Number(range[1]), ...ends)]
 	};
 }
+/** Part of the way to the next word of its height that a word in the middle of a gap may take. */
+var OF_GAP = .5;
+/** In a narrow figure, words that would run over the names or the edge keep their first number, and words in gaps that are too short go. In place. */
+function fitWords(layout) {
+	const axis = layout["xaxis"];
+	const { range } = axis;
+	const words = layout["annotations"];
+	const width = Number(layout["width"]);
+	if (!(width > 0 && width < 700) || !Array.isArray(range) || !Array.isArray(words) || axis["type"] === "log") return;
+	const margin = {
+		l: 58,
+		r: 14,
+		...layout["margin"]
+	};
+	const scale = Math.max(0, width - margin.l - margin.r) / (Number(range[1]) - Number(range[0]));
+	const lengthOf = (text) => String(text).replace(/<[^>]*>/g, "").length * LETTER$2;
+	const centered = words.filter((w) => isPlain$1(w) && typeof w["x"] === "number" && (w["xanchor"] ?? "center") === "center" && !w["xref"]);
+	const apart = (w) => Math.min(...centered.filter((o) => o !== w && o["y"] === w["y"]).map((o) => Math.abs(Number(o["x"]) - Number(w["x"]))));
+	layout["annotations"] = words.flatMap((w) => {
+		if (!isPlain$1(w) || typeof w["x"] !== "number" || w["xref"]) return [w];
+		if (centered.includes(w)) return lengthOf(w["text"]) > apart(w) * scale * OF_GAP ? [] : [w];
+		const [at, long] = [(w["x"] - Number(range[0])) * scale, lengthOf(w["text"]) + AROUND$3];
+		return [(w["xanchor"] === "right" ? long > at : at + long > width - margin.l) ? {
+			...w,
+			text: String(w["text"]).split("  ")[0]
+		} : w];
+	});
+}
 /** An edge around hatched bars, so that a pale one is seen as a bar. In place. */
 function edgeHatched(trace, edge) {
 	const marker = trace["marker"];
@@ -5050,6 +5078,7 @@ function ready(s, look) {
 	const data = (s.figure.data ?? []).map((trace) => recolor(trace, look.themed));
 	capBars(data, layout);
 	roomForTexts(data, layout);
+	fitWords(layout);
 	for (const trace of data) {
 		contrast$1(trace, look.token("surface"));
 		edgeHatched(trace, look.token("idle-hatch"));

@@ -55,6 +55,30 @@ export function roomForTexts(data: readonly Plain[], layout: Plain): void {
   layout["xaxis"] = { ...axis, range: [0, Math.max(Number(range[1]), ...ends)] };
 }
 
+/** Part of the way to the next word of its height that a word in the middle of a gap may take. */
+const OF_GAP = 0.5;
+
+/** In a narrow figure, words that would run over the names or the edge keep their first number, and words in gaps that are too short go. In place. */
+export function fitWords(layout: Plain): void {
+  const axis = layout["xaxis"] as Plain;
+  const { range } = axis;
+  const words = layout["annotations"];
+  const width = Number(layout["width"]);
+  if (!(width > 0 && width < NARROW_FROM) || !Array.isArray(range) || !Array.isArray(words) || axis["type"] === "log") return;
+  const margin = { l: 58, r: 14, ...(layout["margin"] as Record<string, number> | undefined) };
+  const scale = Math.max(0, width - margin.l - margin.r) / (Number(range[1]) - Number(range[0]));
+  const lengthOf = (text: unknown): number => String(text).replace(/<[^>]*>/g, "").length * LETTER;
+  const centered = words.filter((w): w is Plain => isPlain(w) && typeof w["x"] === "number" && (w["xanchor"] ?? "center") === "center" && !w["xref"]);
+  const apart = (w: Plain): number => Math.min(...centered.filter((o) => o !== w && o["y"] === w["y"]).map((o) => Math.abs(Number(o["x"]) - Number(w["x"]))));
+  layout["annotations"] = words.flatMap((w) => {
+    if (!isPlain(w) || typeof w["x"] !== "number" || w["xref"]) return [w];
+    if (centered.includes(w)) return lengthOf(w["text"]) > apart(w) * scale * OF_GAP ? [] : [w];
+    const [at, long] = [(w["x"] - Number(range[0])) * scale, lengthOf(w["text"]) + AROUND];
+    const over = w["xanchor"] === "right" ? long > at : at + long > width - margin.l;
+    return [over ? { ...w, text: String(w["text"]).split("  ")[0] } : w];
+  });
+}
+
 /** An edge around hatched bars, so that a pale one is seen as a bar. In place. */
 export function edgeHatched(trace: Plain, edge: string): void {
   const marker = trace["marker"];
