@@ -431,14 +431,13 @@ class SOLTracker:
         return self._running and not self.off and os.getpid() == self._pid
 
     def _record(self, tag: str, *, walk: bool, model: object = None, optimizer: object = None) -> MemoryRecord:
-        began, own = perf_counter_ns(), self.clock.own_ns
+        began, own = perf_counter_ns(), self.clock.own_ns  # below, the clock stands still from `began` on
         record = self.memory.record(tag, walk=walk, model=model, optimizer=optimizer)
         if self.keeps() and self._enter_alone():
             try:
                 self._leave_fast_path()
                 record = replace(record, iteration=self._times.number)
-                still = own + record.monotonic_ns - began  # the clock stands still from `began` on
-                self.guard.attempt("memory", lambda: self.memory.keep(record, own_ns=still), None)
+                self.guard.attempt("memory", lambda: self.memory.keep(record, own_ns=own + record.monotonic_ns - began), None)
                 self.clock.own_ns = own + perf_counter_ns() - began
             finally:
                 self._busy.release()
