@@ -128,12 +128,17 @@ def run(capture: Capture, query: CriticalPathQuery, ranks: Sequence[RecordingRed
                 text=f"Grade {trust.grade}: {GRADE_WORDS[trust.grade]}.", hidden=["released", "cut_edges"],
             ),
             *own.tail,
+            make_table(
+                "segments", "Segments", T.segments_frame(capture, path), T.SEGMENTS, key="order", sort=Sort("duration_ns"),
+                filters=["class", "evidence"], adds=["duration_ns"], timeline=OnTimeline("start_ns", "start_ns", "duration_ns"),
+                subtitle="each stretch between two moments of which one holds the other",
+            ),
         ],
     )  # fmt: skip
 
 
 class _OfPath(NamedTuple):
-    """Sections about the path itself, whatever its items are: those before them, and those after."""
+    """Sections about the path itself, whatever its items are: those before them, and those after, but for the segments, which are many."""
 
     head: list[AnySection]
     tail: list[AnySection]
@@ -148,11 +153,6 @@ def _of_path(capture: Capture, where: Scope, query: CriticalPathQuery, whole: Pa
         ),
         *([_steps(capture, path)] if len(path.rows) > 1 and not query.phase else []),
         *([T.collectives_table(capture, path, waits)] if waits is not None else []),
-        make_table(
-            "segments", "Segments", T.segments_frame(capture, path), T.SEGMENTS, key="order", sort=Sort("duration_ns"),
-            filters=["class", "evidence"], adds=["duration_ns"], timeline=OnTimeline("start_ns", "start_ns", "duration_ns"),
-            subtitle="each stretch between two moments of which one holds the other",
-        ),
     ]  # fmt: skip
     return _OfPath(head, tail)
 
