@@ -234,6 +234,20 @@ def _signatures(side: Nodes, ids: dict[tuple[object, ...], int]) -> list[int]:
 
 def common(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
     """Returns places of a longest common subsequence of two sequences, ascending; of very different ones a long one."""
+    least, head, tail = min(len(a), len(b)), 0, 0
+    while head < least and a[head] == b[head]:
+        head += 1
+    while tail < least - head and a[-1 - tail] == b[-1 - tail]:
+        tail += 1
+    end_a, end_b = len(a) - tail, len(b) - tail
+    ends = [(i, i) for i in range(head)], [(end_a + i, end_b + i) for i in range(tail)]
+    if head in (end_a, end_b):
+        return [*ends[0], *ends[1]]
+    return [*ends[0], *((head + x, head + y) for x, y in _between(a[head:end_a], b[head:end_b])), *ends[1]]
+
+
+def _between(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
+    """Returns the same of two sequences that neither begin nor end alike."""
     number = {key: i for i, key in enumerate(dict.fromkeys([*a, *b]))}
     ours, theirs = (np.array([number[k] for k in side], np.int64) for side in (a, b))
     out: list[tuple[int, int]] = []
