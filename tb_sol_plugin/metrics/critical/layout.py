@@ -169,11 +169,16 @@ def _pieces(capture: Capture, window: Window, item: Ints, edges: Ints, part: Par
     size, classes = int(item.max(initial=-1)) + 2, len(CLASSES)
     some = (slice(i, i + AT_ONCE) for i in range(0, max(len(edges), 1), AT_ONCE))
     parts = [_neighbors(capture, window, item[at], edges[at], part.at(at) if part is not None else None, size) for at in some]
-    key, *columns = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    order = np.argsort(key, kind="stable")
-    key, ns, most, count, *events = _summed(key[order], [column[order] for column in columns])
-    edge, kind, own = (one.astype(np.int32) for one in (key // (classes * size) - 1, key // size % classes, key % size - 1))
-    return Pieces(edge, kind, own, ns, most, count, *events)
+    key, *columns = map(list, zip(*parts, strict=True))
+    del parts
+    keys = np.concatenate(key)
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    begins = np.flatnonzero(np.diff(keys, prepend=-1))
+    keys = keys[begins]
+    found = [_summed(np.concatenate(columns.pop(0))[order], begins, i) for i in range(len(columns))]  # one by one: each is long
+    edge, kind, own = (one.astype(np.int32) for one in (keys // (classes * size) - 1, keys // size % classes, keys % size - 1))
+    return Pieces(edge, kind, own, *found)
 
 
 def _neighbors(capture: Capture, window: Window, item: Ints, edges: Ints, part: Part | None, size: int) -> list[npt.NDArray[Any]]:
@@ -196,15 +201,14 @@ def _neighbors(capture: Capture, window: Window, item: Ints, edges: Ints, part: 
         np.ones(len(edges), np.int64) if part is None else part.count, np.zeros(len(apart), np.int64)))]  # fmt: skip
     if part is not None and part.events is not None:
         columns.append(np.concatenate((part.events, np.zeros(len(apart)))))
-    return _summed(((edge[at] + 1) * len(CLASSES) + kind) * size + item[at] + 1, columns)
-
-
-def _summed(key: Ints, columns: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-    """Returns pieces with neighbors of one key as one: their sums, and of limits, the second column, that of the first."""
+    key = ((edge[at] + 1) * len(CLASSES) + kind) * size + item[at] + 1
     begins = np.flatnonzero(np.diff(key, prepend=-1))
-    if not len(begins):
-        return [key, *columns]
-    return [key[begins], *(column[begins] if i == 1 else np.add.reduceat(column, begins) for i, column in enumerate(columns))]
+    return [key[begins], *(_summed(column, begins, i) for i, column in enumerate(columns))]
+
+
+def _summed(column: npt.NDArray[Any], begins: Ints, place: int) -> npt.NDArray[Any]:
+    """Returns a column of pieces with those of one key as one: their sum, and of limits, the second column, that of the first."""
+    return np.asarray(column[begins] if place == 1 else np.add.reduceat(column, begins))
 
 
 # -- Changes ----------------------------------------------------------------------------------------------------------
