@@ -37,8 +37,7 @@ AsParts = Literal["auto", "path", "exclusive"]
 
 class CompareQuery(PairQuery, kw_only=True, frozen=True):
     """by: what the rows of the table are; auto takes operators, or what both have; tree shows the aligned steps whatever they share
-    basis: what the difference of the step is split into: path, parts of its critical path, which hold it; exclusive, what runs in it; auto
-    takes the path where that of both is graded good or fair
+    basis: parts of the difference: of the critical path (what holds the step), or exclusive ones; auto takes the path where good or fair
     """
 
     by: By = "auto"
