@@ -150,7 +150,7 @@ def job_of(ranks: Ranks[RankSummary]) -> Job:
         if known and key in _JOBS:
             _JOBS.move_to_end(key)
             return _JOBS[key]
-    place = chosen[0].place if known and not any(one.state == "waiting" for one in ranks.excluded) else None
+    place = chosen[0].place if chosen and known and not any(one.state == "waiting" for one in ranks.excluded) else None
     name = hashlib.blake2b(repr(key).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     made = _loaded(place, name)
     if made is None:

@@ -108,3 +108,11 @@ def test_a_kept_job_holds_arrays_that_nobody_can_change(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="read-only"):
         job.calls.columns["start_ns"][0] = 1
     assert np.array_equal(job.calls.end, job.calls.start + job.calls["duration_ns"])
+
+
+@pytest.mark.parametrize("state", ["failed", "lacking"])
+def test_a_run_of_which_nothing_could_be_read_is_a_job_without_calls(state: str) -> None:
+    # GIVEN two recordings of a run that could not be read, or hold no collectives WHEN their job is asked for THEN it has no calls
+    broken = [RecordingReduction(f"w{i}", "1", f"{i}.json", state, i, problem="cut") for i in range(2)]  # type: ignore[arg-type]
+    job = J.job_of(J.ranks_of_run(broken))
+    assert len(job.calls) == 0 and job.recordings == ()
