@@ -35,7 +35,8 @@ class RankWaits:
 
 def rank_waits(capture: Capture, ranks: Sequence[RecordingReduction[RankSummary]]) -> RankWaits | None:
     """Returns the waits of the rank that a capture is of; None where the job has not that recording, or no wait of it is known."""
-    job = job_of(ranks_of_run(ranks)) if len(ranks) > 1 else None
+    known = ranks_of_run(ranks)
+    job = job_of(known) if known.compared > 1 else None
     if job is None or (capture.worker, capture.span) not in job.recordings:
         return None
     calls, at = job.calls, job.recordings.index((capture.worker, capture.span))

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 import tb_sol_plugin as sol
+from tb_sol_plugin.metrics.critical.over_ranks import rank_waits
+from tb_sol_plugin.metrics.ranks.summary import RankSummary
 from tb_sol_plugin.model.answer import AnalysisRequest, Run, answer
+from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.report import Report
 from tb_sol_plugin.store.names import Root
 from tb_sol_plugin.store.options import StoreOptions
@@ -75,6 +78,13 @@ def test_waiting_for_other_ranks_is_told_apart_once_they_are_known(folder: Path,
     link = section.row_links["1"]
     assert (link.analysis, link.query["worker"], link.query["area"]) == ("timeline", run.recordings[1].worker, f"{600 * US}-{1_500 * US}")
     assert second.table("collectives")["late_rank"].isna().all() and not dict(second.section("collectives").row_links.items())
+
+
+def test_ranks_of_which_none_could_be_read_tell_nothing(folder: Path) -> None:
+    # GIVEN a run whose recordings failed or are still waiting WHEN the waits of one of its ranks are asked for THEN none is known
+    capture = sol.open(str(folder / "run")).captures[0]
+    ranks = [RecordingReduction[RankSummary](f"rank{i}", "1", "", state) for i, state in enumerate(("failed", "waiting"))]  # type: ignore[arg-type]
+    assert rank_waits(capture, ranks) is None and rank_waits(capture, []) is None
 
 
 def test_a_server_joins_what_it_has_and_reads_nothing_for_it(folder: Path) -> None:
