@@ -58,6 +58,8 @@ from tb_sol_plugin.units import human
 
 MOST_PHASES: Final = 100
 """User ranges that the page offers to choose from."""
+MOST_KEPT: Final = 300_000
+"""Segments of a path whose table is kept for another grouping: they take 24 MB."""
 MOST_MARKED: Final = 200
 """Stretches of a step that are marked on its timeline."""
 GRADE_WORDS: Final = {
@@ -93,13 +95,14 @@ def run(capture: Capture, query: CriticalPathQuery, ranks: Sequence[RecordingRed
     path = told_apart(capture, path, waits) if waits is not None else path
     trust, phases = trust_of(capture, where), _phases(capture)
     whole, path = path, inside_ranges(capture, path, query.phase) if query.phase else path
-    of_path = partial(_of_path, capture, where, query, whole, path, waits)
+    of = where.rows, query.phase, query.step
+    of_path, segments = partial(_of_path, capture, where, query, whole, path, waits), partial(_segments, capture, path)
     means = mean_of(class_sums(path), len(path.rows))
     values = _values(capture, where, path, trust, means)
     found = items(capture, where, query.by, query.phase)
     if trust.grade == "poor":  # a replay is no prediction
         found = found.assign(saved_half_ns=-1, saved_zero_ns=-1)
-    own = of_path() if waits is not None else memo(capture, ("critical_path.of_path", where.rows, query.phase, query.step), of_path)
+    own = of_path() if waits is not None else memo(capture, ("critical_path.of_path", *of), of_path)
     frame = T.items_frame(capture, found, len(path.rows), int(values["duration_ns"] or 0), query.by)
     return Report(
         analysis="critical_path",
@@ -128,11 +131,7 @@ def run(capture: Capture, query: CriticalPathQuery, ranks: Sequence[RecordingRed
                 text=f"Grade {trust.grade}: {GRADE_WORDS[trust.grade]}.", hidden=["released", "cut_edges"],
             ),
             *own.tail,
-            make_table(
-                "segments", "Segments", T.segments_frame(capture, path), T.SEGMENTS, key="order", sort=Sort("duration_ns"),
-                filters=["class", "evidence"], adds=["duration_ns"], timeline=OnTimeline("start_ns", "start_ns", "duration_ns"),
-                subtitle="each stretch between two moments of which one holds the other",
-            ),
+            segments() if waits is not None or len(path.kind) > MOST_KEPT else memo(capture, ("critical_path.segments", *of), segments),
         ],
     )  # fmt: skip
 
@@ -155,6 +154,14 @@ def _of_path(capture: Capture, where: Scope, query: CriticalPathQuery, whole: Pa
         *([T.collectives_table(capture, path, waits)] if waits is not None else []),
     ]  # fmt: skip
     return _OfPath(head, tail)
+
+
+def _segments(capture: Capture, path: Path) -> TableSection:
+    return make_table(
+        "segments", "Segments", T.segments_frame(capture, path), T.SEGMENTS, key="order", sort=Sort("duration_ns"),
+        filters=["class", "evidence"], adds=["duration_ns"], timeline=OnTimeline("start_ns", "start_ns", "duration_ns"),
+        subtitle="each stretch between two moments of which one holds the other",
+    )  # fmt: skip
 
 
 def _values(capture: Capture, where: Scope, path: Path, trust: Trust, means: np.ndarray) -> dict[str, Scalar]:
