@@ -48,11 +48,11 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int | None:
-    """`-n auto`: two workers more than cores, since some wait for a browser, a server or a training script.
+    """`-n auto`: one worker more than cores, since some wait for a browser, a server or a training script; each imports everything.
 
     PYTEST_XDIST_AUTO_NUM_WORKERS takes precedence.
     """
-    return None if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS") else min(len(os.sched_getaffinity(0)) + 2, 8)
+    return None if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS") else min(len(os.sched_getaffinity(0)) + 1, 8)
 
 
 @pytest.hookimpl(tryfirst=True)
