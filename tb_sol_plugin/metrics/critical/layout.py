@@ -222,7 +222,7 @@ class Part:
     count: Ints
     events: Floats | None = None
 
-    def at(self, some: slice) -> Part:
+    def at(self, some: slice | Mask) -> Part:
         """Returns that of some of the edges."""
         return Part(self.ns[some], self.count[some], self.events[some] if self.events is not None else None)
 
@@ -320,7 +320,7 @@ def of_edges(
     if window.edges is None:
         inside = window.happens[window.target[some]]
         some, of, dropped = some[inside], of[inside], dropped[window.happens[window.target[dropped]]]
-        part = Part(part.ns[inside], part.count[inside], part.events[inside] if part.events is not None else None) if part else None
+        part = part.at(inside) if part is not None else None
     return _chosen(layout, _pieces(capture, window, of, some, part), groups, window.part.of_edge[dropped])
 
 

@@ -134,8 +134,8 @@ def removed_with(capture: Capture, window: Window, edges: Ints) -> Ints:
     calls = graph.work.call[place]
     known = calls[calls >= 0]
     size = len(capture.host)
-    alone = np.bincount(known, minlength=size) == np.bincount(graph.work.call[graph.work.call >= 0], minlength=size)
-    alone &= np.bincount(known, minlength=size) > 0
+    here = np.bincount(known, minlength=size)
+    alone = (here > 0) & (here == np.bincount(graph.work.call[graph.work.call >= 0], minlength=size))
     works = np.flatnonzero((window.kind == HOST) & window.works)
     row = graph.nodes.inside[window.in_graph(window.target[works]) - 1]
     return np.concatenate((into, works[np.append(alone, False)[row]]))

@@ -31,9 +31,9 @@ def step_offsets(found: Matched) -> Ints:
     out = np.zeros(len(calls.ranks), np.int64)
     first = _first_steps(calls)
     some = first >= 0
-    if len(np.unique(first[some])) < 2:
-        return out
     values, count = np.unique(first[some], return_counts=True)
+    if len(values) < 2:
+        return out
     usual = int(values[count.argmax()])
     known = first == usual
     shared = _spread(found, out, known)
