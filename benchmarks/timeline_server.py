@@ -42,12 +42,12 @@ ROUTES: dict[str, Callable[[Shape, int], str]] = {
     "tiles, all of it": lambda s, i: f"timeline/tiles?{{}}&z={_level(s, 1)}&i=0-3&tracks={_rows(s)}",
     "tiles, 1 % of it": lambda s, i: f"timeline/tiles?{{}}&z={_level(s, 0.01)}&i={_tiles(s, 0.01)}&tracks={_rows(s)}",
     "event": lambda s, i: f"timeline/event?{{}}&track={_stream(s)}&start_ns={s['span_ns'] // 2}&duration_ns=0",
-    "search": lambda s, i: "timeline/search?{}&text=kernel",
+    "search": lambda s, i: f"timeline/search?{{}}&text=kernel&end_ns={s['span_ns'] + i}",
     "selection of everything": lambda s, i: f"analysis/timeline_selection?{{}}&start_ns=0&end_ns={s['span_ns'] + i}",
     "selection of 100 k events": lambda s, i: f"analysis/timeline_selection?{{}}&start_ns={s['span_ns'] // 2}&end_ns={_after(s, i)}",
     "page of the analysis": lambda s, i: "analysis/timeline?{}",
 }
-"""The address of each for its i-th request: selections differ by a ns, so that none is answered from memory."""
+"""The address of each for its i-th request: windows differ by a ns, so that none is answered from memory."""
 
 
 def _rows(shape: Shape) -> str:

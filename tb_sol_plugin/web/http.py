@@ -150,12 +150,13 @@ def warm(ending: Callable[[], bool] = lambda: False) -> None:
         from tb_sol_plugin.ingest.kineto import decode
         from tb_sol_plugin.metrics.critical import passes
         from tb_sol_plugin.metrics.time import sequences
+        from tb_sol_plugin.metrics.timeline import find
         from tb_sol_plugin.model.answer import answer_capture
         from tb_sol_plugin.model.registry import registry
         from tb_sol_plugin.store.processes import smallest_capture
         from tb_sol_plugin.tables import grouped, intervals, lanes, order, pyramid, tree
 
-        for loops in (decode, tree, intervals, pyramid, lanes, grouped, order, passes, sequences):
+        for loops in (decode, tree, intervals, pyramid, lanes, grouped, order, passes, sequences, find):
             if ending():
                 return
             loops.load()

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.metrics.timeline.events import Ids
+from tb_sol_plugin.metrics.timeline.events import TABLES, Ids
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
 from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
 from tb_sol_plugin.tables.compiled import compiled, fixed
 
-BUCKETS = 1024
+BUCKETS: Final = 1024
+AT_ONCE: Final = 2**16
+"""Rows whose names are looked at in one go."""
+MOST_SEARCHES: Final = 16
+"""Searches whose counts are remembered."""
+_NONE: Final = np.zeros(0, np.uint32)
 Direction = Literal["next", "previous"]
 
 
@@ -30,6 +35,19 @@ class Hits:
     event: Ids
 
 
+@dataclass(frozen=True)
+class Counted:
+    """How many wanted events start in each part of a window, and how many there are in each lane. edges: begins of the parts, and the end.
+
+    pairs: of the tables that have any, which pairs of name code and category are wanted.
+    """
+
+    edges: Ints
+    histogram: Ints
+    lanes: Ints
+    pairs: dict[str, Mask]
+
+
 def matching(names: Sequence[str], text: str) -> npt.NDArray[np.int64]:
     """Returns which names contain a text, whatever the case."""
     wanted = text.casefold()
@@ -42,44 +60,75 @@ def search(
 ) -> Hits:  # fmt: skip
     """Returns the events whose name is one of some places in `events.names` and that start in a window, in some tracks (None all).
 
-    after: time from which on, or before which, at most `limit` of them are listed. One pass over the events of each lane; nothing is sorted
-    but what is listed.
+    after: time from which on, or before which, at most `limit` of them are listed. One pass counts all events, and is remembered; those to
+    list are looked for only in the parts of the window that hold any.
     """
-    events, arranged = timeline.events, timeline.arranged
+    key = (names.tobytes(), None if tracks is None else tuple(tracks), begin, end)
+    counted = timeline.searched.get(key)
+    if counted is None:
+        if len(timeline.searched) >= MOST_SEARCHES:
+            timeline.searched.clear()
+        counted = timeline.searched[key] = _counted(timeline, names, tracks, begin, end)
+    event = _near(timeline, counted, begin if after is None else after, limit, direction == "previous")
+    per_track = timeline.by_track(counted.lanes)
+    return Hits(sum(n for _, n in per_track), counted.histogram, per_track, event)
+
+
+def _counted(timeline: Timeline, names: npt.NDArray[np.integer], tracks: Sequence[int] | None, begin: int, end: int) -> Counted:
+    events, lanes = timeline.events, len(timeline.arranged.bounds) - 1
     wanted = np.zeros(max(len(events.names.text), 1), np.bool_)
     wanted[names] = True
+    chosen = np.zeros(lanes + 1, np.bool_)  # the last stands for events of no lane
+    for one in timeline.tracks if tracks is None else (timeline.tracks[t] for t in tracks):
+        chosen[one.first_lane : one.first_lane + one.lanes] = True
     width = max(end - begin, 1)
     edges = np.array([begin - -part * width // BUCKETS for part in range(BUCKETS)] + [end], np.int64)
-    histogram, found, per_track = np.zeros(BUCKETS, np.int64), [np.zeros(0, np.uint32)], []
-    at, backwards = begin if after is None else after, direction == "previous"
-    columns: dict[str, tuple[npt.NDArray[Any], ...]] = {}
-    for track in range(len(timeline.tracks)) if tracks is None else dict.fromkeys(tracks):
-        one, count = timeline.tracks[track], 0
-        for lane in range(one.first_lane, one.first_lane + one.lanes):
-            low, high = int(arranged.bounds[lane]), int(arranged.bounds[lane + 1])
-            if low == high:
-                continue
-            table, _ = events.place(int(arranged.order[low]))
-            if table not in columns:
-                columns[table] = _columns(timeline, table, wanted)
-            listed = np.empty(min(limit, high - low), np.uint32)
-            ids = fixed(arranged.order[low:high], np.uint32)
-            here, new = scan_kernel(ids, events.base(table), *columns[table], edges, histogram, at, backwards, listed)
-            count += here
-            found.append(listed[:new])
-        if count:
-            per_track.append((track, count))
+    counts, histogram = np.zeros(lanes + 1, np.int64), np.zeros(BUCKETS, np.int64)
+    pairs: dict[str, Mask] = {}
+    for table in TABLES if len(names) else ():
+        code, category, lookup = events.coded(table)
+        mine = (lookup >= 0) & wanted[lookup]
+        if not mine.any():
+            continue
+        pairs[table] = mine
+        start, lane, several = events.columns(table)[0], timeline.lanes_of(table), len(category) > 1
+        for at in range(0, len(code), AT_ONCE):
+            part = slice(at, at + AT_ONCE)
+            kind = category[part] if several else category
+            columns = (start[part], np.int64), (code[part], np.int32), (kind, np.uint8), (lane[part], np.uint32)
+            count_kernel(*(fixed(*c) for c in columns), fixed(mine, np.bool_), fixed(chosen, np.bool_), edges, counts, histogram)
+    histogram.flags.writeable = False
+    return Counted(edges, histogram, counts[:-1], pairs)
+
+
+def _near(timeline: Timeline, counted: Counted, at: int, limit: int, backwards: bool) -> Ids:
+    """Returns the next events from a time on, or those before it, the nearest first."""
+    edges, histogram = counted.edges, counted.histogram
+    low, high = (int(edges[0]), min(at, int(edges[-1]))) if backwards else (max(at, int(edges[0])), int(edges[-1]))
+    parts = np.flatnonzero(histogram[: int(np.searchsorted(edges, high))]) if low < high else np.zeros(0, np.int64)
+    parts = parts[edges[parts + 1] > low]
+    if backwards:
+        parts = parts[::-1]
+    # the first part may hold some on the other side of the time
+    parts = parts[: int(np.searchsorted(np.cumsum(histogram[parts[1:]]), limit)) + 2]
+    runs = np.sort(parts)
+    lanes, found = np.flatnonzero(counted.lanes), [_NONE]
+    events, bounds, order = timeline.events, timeline.arranged.bounds, timeline.arranged.order
+    of_table = np.searchsorted(events.bases, order[bounds[lanes]], "right") - 1
+    for table, pairs in counted.pairs.items():
+        mine = lanes[of_table == TABLES.index(table)]
+        where = np.zeros((2, len(mine), len(runs)), np.int64)
+        times = np.clip(edges[runs], low, high), np.clip(edges[runs + 1], low, high)
+        start, base = fixed(events.columns(table)[0], np.int64), events.base(table)
+        position_kernel(fixed(order, np.uint32), base, bounds[mine], bounds[mine + 1], start, *times, where)
+        ids = np.concatenate([_NONE, *(order[a:b] for a, b in where.reshape(2, -1).T.tolist() if a < b)])
+        rows = ids - np.uint32(base)
+        code, category, _ = events.coded(table)
+        found.append(ids[pairs[code[rows], category[rows] if len(category) > 1 else category[0]]])
     event = np.concatenate(found)
     start = events.times(event)[0]
-    order = np.lexsort((event, start))
-    return Hits(sum(n for _, n in per_track), histogram, sorted(per_track), event[order[::-1] if backwards else order][:limit])
-
-
-def _columns(timeline: Timeline, table: str, wanted: Mask) -> tuple[npt.NDArray[Any], ...]:
-    """Returns of a table: start, name code, category (one for all where they are of one), and which pairs of these two are wanted."""
-    code, category, lookup = timeline.events.coded(table)
-    start, _ = timeline.events.columns(table)
-    return fixed(start, np.int64), fixed(code, np.int32), fixed(category, np.uint8), fixed((lookup >= 0) & wanted[lookup], np.bool_)
+    best = np.lexsort((event, start))
+    return event[best[::-1] if backwards else best][:limit]
 
 
 def listed(timeline: Timeline, track: int, lane: int | None, begin: int, end: int) -> tuple[npt.NDArray[np.uint32], Ints, Ints, Ints]:
@@ -92,33 +141,57 @@ def listed(timeline: Timeline, track: int, lane: int | None, begin: int, end: in
     return found.event[order], at[order], found.start[order], found.busy[order]
 
 
-@compiled()
-def scan_kernel(
-    ids: Ids, base: int, start: Ints, code: Rows, category: npt.NDArray[np.uint8], wanted: Mask, edges: Ints,
-    histogram: Ints, at: int, backwards: bool, listed: Ids,
-) -> tuple[int, int]:  # fmt: skip
-    """Counts the events of one lane, in order of start, whose name is wanted; lists those nearest to a time. Returns (counted, listed).
+def load() -> None:
+    """Loads the compiled loops ahead of time, as `tree.load` does."""
+    time, code, kind, lane = (fixed(np.zeros(1), kind) for kind in (np.int64, np.int32, np.uint8, np.uint32))
+    one, edges = np.zeros(1, np.int64), np.arange(2)
+    count_kernel(time, code, kind, lane, fixed(np.ones((1, 1)), np.bool_), fixed(np.ones(1), np.bool_), edges, one.copy(), one.copy())
+    position_kernel(lane, 0, one, one, time, one, one, np.zeros((2, 1, 1), np.int64))
 
-    edges: begins of the parts of the window, and its end.
+
+@compiled()
+def count_kernel(
+    start: Ints, code: Rows, category: npt.NDArray[np.uint8], lane: Ids, wanted: Mask, chosen: Mask, edges: Ints, lanes: Ints,
+    histogram: Ints,
+) -> None:  # fmt: skip
+    """Counts the rows of a table whose name is wanted and that start in a window, by lane and by part of the window.
+
+    edges: begins of the parts, and the window's end.
     """
-    total, kept, bucket = 0, 0, 0
-    none, several, most = len(wanted) - 1, len(category) > 1, len(listed)
-    for event in ids:
-        row = np.int64(event) - base
+    none, several, first, end = len(wanted) - 1, len(category) > 1, edges[0], edges[-1]
+    bucket, found, rows = 0, 0, np.empty(len(code), np.int32)
+    for row in range(len(code)):  # without a branch: which rows are wanted cannot be foretold
         word = code[row]
-        if not wanted[word if word >= 0 else none, category[row if several else 0]]:
-            continue
+        rows[found] = row
+        found += wanted[word if word >= 0 else none, category[row if several else 0]]
+    for row in rows[:found]:
         time = start[row]
-        if time < edges[0] or time >= edges[-1]:
+        if time < first or time >= end or not chosen[lane[row]]:
             continue
-        total += 1
+        lanes[lane[row]] += 1
         while time >= edges[bucket + 1]:
             bucket += 1
+        while time < edges[bucket]:
+            bucket -= 1
         histogram[bucket] += 1
-        if backwards and time < at:
-            listed[kept % most] = event
-            kept += 1
-        elif not backwards and time >= at and kept < most:
-            listed[kept] = event
-            kept += 1
-    return total, min(kept, most)
+
+
+@compiled()
+def position_kernel(order: Ids, base: int, firsts: Ints, lasts: Ints, start: Ints, begins: Ints, ends: Ints, where: Ints) -> None:
+    """Finds between which positions of some lanes of a table the events are that start in each of some windows, which ascend.
+
+    firsts, lasts: where each lane begins and ends in `order`. where: (begin and end, lane, window) to write to.
+    """
+    for lane in range(len(firsts)):
+        at = firsts[lane]
+        for window in range(len(begins)):
+            for side in range(2):
+                edge = begins[window] if side == 0 else ends[window]
+                high = lasts[lane]
+                while at < high:
+                    middle = (at + high) >> 1
+                    if start[np.int64(order[middle]) - base] < edge:
+                        at = middle + 1
+                    else:
+                        high = middle
+                where[side, lane, window] = at

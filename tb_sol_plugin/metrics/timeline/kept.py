@@ -16,14 +16,14 @@ import numpy.typing as npt
 from tb_sol_plugin.metrics.timeline.phases import Band
 from tb_sol_plugin.metrics.timeline.tracks import Track
 
-VERSION: Final = 7
+VERSION: Final = 8
 """Raised when lanes, levels or anything else that is kept changes: what was stored is built again."""
 Part: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 ORDER: Final = "order"
 """event: ids by lane, then start."""
 LANES: Final = "lanes"
-"""lane: the lane of each event, by id."""
+"""lane: the lane of each event, by id; how many lanes there are for one in none."""
 NAMES: Final = "names"
 """table, pair: which pairs of name and category each table of events uses, see `Events.used`."""
 COARSE: Final = 13

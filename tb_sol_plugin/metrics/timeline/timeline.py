@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ from tb_sol_plugin.metrics.timeline.tracks import GROUPS, Arranged, Track, arran
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables.arrays import Floats, Ints
 from tb_sol_plugin.tables.pyramid import MANY_LANES, Items, Level, Levels, Pyramid, build
+
+if TYPE_CHECKING:
+    from tb_sol_plugin.metrics.timeline.find import Counted
 
 _FAR: Final = 20
 """A recording so many times longer than where nearly all of its events are has outliers."""
@@ -56,6 +59,8 @@ class Timeline:
         self._groups: dict[int, list[Track]] = {}
         self.made: dict[object, Mapping[str, npt.NDArray[Any]]] = {}
         """What was added up of everything, by what it is of."""
+        self.searched: dict[object, Counted] = {}
+        """What was counted, by what was looked for."""
         self.arranged: Arranged
         if base is not None:
             self.arranged = compacted(self.events, base.own_tracks, base.arranged.order, base.arranged.bounds)
@@ -274,12 +279,12 @@ class Timeline:
 
     @cached_property
     def _lane_of(self) -> npt.NDArray[np.unsignedinteger[Any]]:
-        """The lane of each event."""
+        """The lane of each event; how many lanes there are for one in none, as samples of counters are."""
         part = self.part(kept.LANES)
         if part is not None:
             return part["lane"]
         lanes = len(self.arranged.bounds) - 1
-        out = np.zeros(len(self.events), kept.lane_type(lanes))
+        out = np.full(len(self.events), lanes, kept.lane_type(lanes + 1))
         out[self.arranged.order] = np.repeat(np.arange(lanes, dtype=out.dtype), np.diff(self.arranged.bounds))
         return out
 
@@ -296,6 +301,19 @@ class Timeline:
         first, places = self._lane_tracks
         at = np.searchsorted(first, lane, "right") - 1
         return places[at], lane - first[at]
+
+    def lanes_of(self, table: str) -> npt.NDArray[np.unsignedinteger[Any]]:
+        """Returns the lane of each row of a table; how many lanes there are for a row in none."""
+        base = self.events.base(table)
+        return self._lane_of[base : base + self.events.counts[TABLES.index(table)]]
+
+    def by_track(self, lanes: Ints) -> list[tuple[int, int]]:
+        """Returns (track, sum) of the tracks with lanes that have any of something. lanes: how much each has."""
+        first, places = self._lane_tracks
+        there = np.flatnonzero(lanes)
+        found = np.zeros(len(self.tracks), np.int64)
+        np.add.at(found, places[np.searchsorted(first, there, "right") - 1], lanes[there])
+        return [(int(track), int(found[track])) for track in np.flatnonzero(found)]
 
     def find(self, track: int, start_ns: int, duration_ns: int) -> int:
         """Returns the event of a track with that start and duration, the nearest one where there is none; -1 in a track without events."""
