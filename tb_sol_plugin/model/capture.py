@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cache, cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,7 +14,7 @@ import pandas as pd
 from tb_sol_plugin.devices.spec import EMPTY, DeviceBook, DeviceProps, DeviceSpec
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.requirements import Requirement, missing
-from tb_sol_plugin.tables.table import Table, as_table
+from tb_sol_plugin.tables.table import StoredTables, Table, as_table
 
 __all__ = ["Capture", "DeviceProps", "Facts"]
 
@@ -77,9 +77,7 @@ class Capture:
         attached_state: str = "",
     ) -> None:
         self.facts: Facts = facts
-        self.tables: dict[str, pd.DataFrame] = {
-            name: as_table(tables[name]) if name in tables and len(tables[name]) else _empty(name) for name in S.ALL
-        }
+        self.tables: Mapping[str, pd.DataFrame] = tables if isinstance(tables, StoredTables) else _all(tables)
         self.run = run
         self.worker = worker
         self.span = span
@@ -165,8 +163,21 @@ class Capture:
         return self.analyze(name, **query)
 
 
+def stored(make: Mapping[str, Callable[[], pd.DataFrame]], size: int) -> StoredTables:
+    """Returns the tables of a capture on disk, each made when it is asked for; those not in `make` are empty. size: bytes of all."""
+    return StoredTables({name: _maker(make[name]) if name in make else partial(empty, name) for name in S.ALL}, size)
+
+
+def _maker(make: Callable[[], pd.DataFrame]) -> Callable[[], Table]:
+    return lambda: as_table(make())
+
+
+def _all(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    return {name: as_table(tables[name]) if name in tables and len(tables[name]) else empty(name) for name in S.ALL}
+
+
 @cache
-def _empty(name: str) -> Table:
+def empty(name: str) -> Table:
     """Returns the table of a name without rows; all captures share it."""
     return as_table(S.ALL[name].empty())
 

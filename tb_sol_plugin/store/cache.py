@@ -1,9 +1,9 @@
-"""Keeps captures on disk, so that a file is parsed once: one directory per capture, Arrow tables and one JSON of facts.
+"""Keeps captures on disk, so that a file is parsed once: one directory per capture, one file of Arrow tables and one JSON of facts.
 
 The cache is the user's, not the logdir's: it lies under the user's cache directory, keyed by path, size, time of change
 and our own versions. An entry is written under a temporary name and renamed, so a reader sees all of it or nothing.
 What cannot be written or read is worked around and described in `note`. Nothing of an entry is parsed before its checksums hold:
-`facts.json` is sealed under the name of the entry and holds the checksum of every table; a damaged entry is removed and made again.
+`facts.json` is sealed under the name of the entry and holds the checksum of the tables; a damaged entry is removed and made again.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import os
 import shutil
 import tempfile
 import time
-from functools import cache
+from collections.abc import Mapping
+from functools import cache, partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 import numpy as np
@@ -25,15 +26,19 @@ import pandas as pd
 import pyarrow as pa
 
 from tb_sol_plugin.model import schemas
-from tb_sol_plugin.model.capture import Capture, Facts
+from tb_sol_plugin.model.capture import Capture, Facts, stored
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store import seal
 from tb_sol_plugin.store.options import private
 from tb_sol_plugin.tables.schema import Field, Schema
 from tb_sol_plugin.version import __version__
 
-# -- One table <-> one Arrow IPC file --------------------------------------------------------------------------------
-# a single uncompressed record batch that memory-maps back without a copy.
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+# -- Tables <-> one file ---------------------------------------------------------------------------------------------
+# each an Arrow IPC file of a single uncompressed record batch that memory-maps back without a copy, one after the other.
+# A file for each would cost more than what is in it, of the many small recordings of a run.
 #
 # Categories become Arrow dictionaries (code -1 becomes null), booleans are stored as bytes so that they map too.
 # The dtype of the categories stands in the field's metadata: what comes back equals what went in.
@@ -43,76 +48,115 @@ class Damaged(ValueError):
     """A cache file that is not what was written."""
 
 
+class Placed(msgspec.Struct, array_like=True, frozen=True):
+    """Where a table lies in the file of all tables: its first byte, and how many."""
+
+    start: int
+    size: int
+
+
 class Sealed(msgspec.Struct, array_like=True, frozen=True):
-    """Size and checksum of one file of an entry."""
+    """Size and checksum of the file of all tables."""
 
     size: int
     checksum: str
 
 
-def write(frame: pd.DataFrame, schema: Schema, path: str) -> Sealed:
-    """Write the columns that `schema` declares; returns size and checksum of the file, under the name of the table."""
+def write(frames: Mapping[str, tuple[pd.DataFrame, Schema]], path: str) -> tuple[dict[str, Placed], Sealed]:
+    """Write the columns that the schemas declare, one table after the other; returns where each lies, and size and checksum of the file."""
+    placed = {}
+    with open(path, "wb") as stream:
+        counted = _Counted(stream)
+        for name, (frame, schema) in frames.items():
+            counted.write(bytes(-counted.size % ALIGNED))
+            begin = counted.size
+            _write(frame, schema, counted)
+            placed[name] = Placed(begin, counted.size - begin)
+    return placed, Sealed(counted.size, counted.state.hexdigest())
+
+
+def _write(frame: pd.DataFrame, schema: Schema, counted: _Counted) -> None:
     arrays, fields = [], []
     for name, declared in schema.fields.items():
         array, note = _to_arrow(frame[name], declared)
         arrays.append(array)
         fields.append(pa.field(name, array.type, metadata={b"sol": note.encode()}))
     batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
-    with open(path, "wb") as stream:
-        counted = _Counted(stream, schema.name)
-        with pa.PythonFile(counted, "w") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+    small = batch.nbytes < AT_ONCE
+    counted.begin()
+    with pa.BufferOutputStream() if small else pa.PythonFile(counted, "w") as sink:
+        with pa.ipc.new_file(sink, batch.schema) as writer:
             writer.write_batch(batch)
-    return Sealed(counted.size, counted.state.hexdigest())
+        if small:
+            counted.write(sink.getvalue())
+
+
+ALIGNED = 64
+"""Bytes to a multiple of which tables begin: their columns lie as Arrow wants them."""
+AT_ONCE = 4_000_000
+"""Bytes of a table below which it is written in one piece: each of its columns is several, and each piece goes through Python."""
+FILE = "tables.arrow"
+"""Name of the file of all tables of an entry."""
 
 
 class _Counted:
-    """A file that counts and sums up what is written to it, without reading it again."""
+    """A file that counts and sums up what is written to it, without reading it again. `tell` counts from `begin` on."""
 
-    closed = False
-
-    def __init__(self, stream: BinaryIO, name: str) -> None:
+    def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self.size = 0
-        self.state = seal.started(name)
+        self._begin = self.size = 0
+        self.closed = False
+        self.state = seal.started(FILE)
 
-    def write(self, data: bytes) -> int:
+    def begin(self) -> None:
+        self._begin, self.closed = self.size, False
+
+    def write(self, data: Buffer) -> int:
         self.state.update(data)
-        self.size += len(data)
-        return self._stream.write(data)
+        written = memoryview(data).nbytes
+        self.size += written
+        self._stream.write(data)
+        return written
 
     def flush(self) -> None:
         self._stream.flush()
 
     def tell(self) -> int:
-        return self.size
+        return self.size - self._begin
 
     def close(self) -> None:
         self.closed = True
 
 
-def read(path: str, schema: Schema, expected: Sealed) -> pd.DataFrame:
-    """Returns the table of `path`, its numbers views of the mapped file (read-only).
-
-    Damaged if its size or checksum is not the expected one (then nothing of it was parsed) or it does not fit `schema`.
-    """
+def mapped(path: str, expected: Sealed) -> mmap.mmap:
+    """Returns the mapped file of tables. Damaged if its size or checksum is not the expected one: then nothing of it was parsed."""
     try:
         if os.path.getsize(path) != expected.size:
             raise Damaged("another size")
         with open(path, "rb") as stream:
-            mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-        if seal.checksum(mapped, schema.name) != expected.checksum:
-            raise Damaged("another checksum")
-        if hasattr(mmap, "MADV_DONTNEED"):
-            mapped.madvise(mmap.MADV_DONTNEED)  # what was looked at once counts as memory of this process only where it is used
-        reader = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped)))
+            found = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise Damaged(error.strerror or type(error).__name__) from None
+    if seal.checksum(found, FILE) != expected.checksum:
+        raise Damaged("another checksum")
+    _let_go(found)
+    return found
+
+
+def _let_go(file: mmap.mmap) -> None:
+    """Gives pages back: what was looked at once counts as memory of this process only where it is used."""
+    if hasattr(mmap, "MADV_DONTNEED"):
+        file.madvise(mmap.MADV_DONTNEED)
+
+
+def read(file: mmap.mmap, place: Placed, schema: Schema) -> pd.DataFrame:
+    """Returns a table, its numbers views of the mapped file (read-only). Damaged where it does not fit `schema`."""
+    try:
+        reader = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(memoryview(file)[place.start : place.start + place.size])))
         if reader.num_record_batches != 1:
             raise Damaged("not one record batch")
         batch = reader.get_batch(0)
-    except Damaged:
-        raise
-    except OSError as error:
-        raise Damaged(error.strerror or type(error).__name__) from None
-    except (pa.ArrowException, ValueError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise Damaged(str(error)) from None
     if list(batch.schema.names) != list(schema.fields):
         raise Damaged("other columns")
@@ -121,8 +165,8 @@ def read(path: str, schema: Schema, expected: Sealed) -> pd.DataFrame:
     for (name, declared), arrow_field, array in zip(schema.fields.items(), batch.schema, batch.columns, strict=True):
         columns[name] = _from_arrow(array, declared, (arrow_field.metadata or {}).get(b"sol", b"").decode())
         spelled += array.dictionary.nbytes if pa.types.is_dictionary(array.type) else 0
-    if spelled > MANY_TEXTS and hasattr(mmap, "MADV_DONTNEED"):
-        mapped.madvise(mmap.MADV_DONTNEED)  # the texts are Python's by now: two copies of a million long names are 200 MB
+    if spelled > MANY_TEXTS:
+        _let_go(file)  # the texts are Python's by now: two copies of a million long names are 200 MB
     return schema.frame(columns)
 
 
@@ -163,7 +207,7 @@ def _from_arrow(array: pa.Array, declared: Field, note: str) -> object:
     return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)  # type: ignore[arg-type]
 
 
-FORMAT = 3
+FORMAT = 4
 """Raised when the layout of an entry or the meaning of a table changes."""
 _PARTIAL = ".partial-"
 _STALE = 3600.0
@@ -196,9 +240,10 @@ def _reader() -> str:
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """What `facts.json` of an entry holds. tables: size and checksum of each; those without rows have no file."""
+    """What `facts.json` of an entry holds. tables: where each that has rows lies in the file that `sealed` describes."""
 
-    tables: dict[str, Sealed]
+    tables: dict[str, Placed]
+    sealed: Sealed
     facts: Facts
 
 
@@ -243,13 +288,14 @@ class Cache:
         """Returns the capture of an entry. Damaged, OSError and what msgspec raises where it is none."""
         assert self.directory is not None
         contents = self._contents(key)
-        tables, stamps = {}, []
-        for name, expected in contents.tables.items():
-            path = str(self.directory / key / f"{name}.arrow")
-            stamps.append((path, stamp(path)))
-            tables[name] = read(path, schemas.ALL[name], expected)
-        self._mapped[key] = stamps
-        return Capture(contents.facts, tables)
+        if not contents.tables:
+            return Capture(contents.facts, {})
+        path = str(self.directory / key / FILE)
+        before = stamp(path)
+        file = mapped(path, contents.sealed)
+        make = {name: partial(read, file, place, schemas.ALL[name]) for name, place in contents.tables.items()}
+        self._mapped[key] = [(path, before)]
+        return Capture(contents.facts, stored(make, contents.sealed.size))
 
     def changed(self, key: str) -> bool:
         """Whether a file of an entry was changed in place since its tables were mapped: they must not be touched any more.
@@ -319,20 +365,19 @@ class Cache:
         """Write an entry; False (and a note) if the disk does not let us."""
         if self.directory is None:
             return False
-        partial = ""
+        unnamed = ""
         try:
             private(self.directory)
-            partial = tempfile.mkdtemp(prefix=_PARTIAL, dir=self.directory)
-            written = {
-                name: write(table, schemas.ALL[name], os.path.join(partial, f"{name}.arrow"))
-                for name, table in capture.tables.items() if len(table)
-            }  # fmt: skip
-            with open(os.path.join(partial, "facts.json"), "wb") as stream:
-                stream.write(seal.sealed(msgspec.json.encode(Contents(written, capture.facts)), f"{key}/facts"))
-            self._put(partial, key)
+            unnamed = tempfile.mkdtemp(prefix=_PARTIAL, dir=self.directory)
+            placed, sealed = write(
+                {name: (table, schemas.ALL[name]) for name, table in capture.tables.items() if len(table)}, os.path.join(unnamed, FILE)
+            )
+            with open(os.path.join(unnamed, "facts.json"), "wb") as stream:
+                stream.write(seal.sealed(msgspec.json.encode(Contents(placed, sealed, capture.facts)), f"{key}/facts"))
+            self._put(unnamed, key)
         except OSError as error:
-            if partial:
-                shutil.rmtree(partial, ignore_errors=True)
+            if unnamed:
+                shutil.rmtree(unnamed, ignore_errors=True)
             why = error.strerror or type(error).__name__
             self.note = f"nothing can be kept in the cache directory ({why}); files are read anew each time"
             seal.log.warning(self.note)
@@ -340,15 +385,15 @@ class Cache:
         self.evict(keep=key)
         return True
 
-    def _put(self, partial: str, key: str) -> None:
+    def _put(self, unnamed: str, key: str) -> None:
         """Give a written entry its name, unless another process was quicker; what is no whole entry there gives way. OSError."""
         assert self.directory is not None
         for left in range(4, -1, -1):
             try:
-                return os.rename(partial, self.directory / key)
+                return os.rename(unnamed, self.directory / key)
             except OSError:
                 if self.load(key) is not None:
-                    return shutil.rmtree(partial, ignore_errors=True)
+                    return shutil.rmtree(unnamed, ignore_errors=True)
                 if not left:
                     raise
                 self._drop(self.directory / key)

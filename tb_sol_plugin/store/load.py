@@ -28,6 +28,7 @@ from tb_sol_plugin.store.join import SOL_CAPTURE, attached_state, attached_to, w
 from tb_sol_plugin.store.names import IN_PROCESS
 from tb_sol_plugin.store.options import Memo, StoreOptions, cache_directory
 from tb_sol_plugin.store.processes import Canceled, Read, Task, Workers, read_capture
+from tb_sol_plugin.tables.table import StoredTables
 
 State: TypeAlias = Literal["new", "queued", "loading", "ready", "error"]
 
@@ -383,7 +384,9 @@ def named(capture: Capture, recording: Recording, devices: DeviceBook = EMPTY) -
 
 
 def table_bytes(capture: Capture) -> int:
-    """Returns bytes of all tables, mapped or not, without the words of the dictionaries."""
+    """Returns bytes of all tables: of those on disk as they lie there, of others without the words of the dictionaries."""
+    if isinstance(capture.tables, StoredTables):
+        return capture.tables.size
     return sum(int(table[name].nbytes) for table in capture.tables.values() if len(table) for name in table)
 
 

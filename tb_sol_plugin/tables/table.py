@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -51,3 +51,28 @@ def as_table(frame: pd.DataFrame) -> Table:
     made = Table(frame)
     made.__dict__["_plain"] = frame
     return made
+
+
+class StoredTables(Mapping[str, Table]):
+    """Tables by name, each made when it is first asked for and then kept: of a recording on disk most questions need a few.
+
+    make: of each name. size: bytes of all of them where they lie.
+    """
+
+    def __init__(self, make: Mapping[str, Callable[[], Table]], size: int) -> None:
+        self.size = size
+        self._make = make
+        self._made: dict[str, Table] = {}
+
+    def __getitem__(self, name: str) -> Table:
+        found = self._made.get(name)
+        return self._made.setdefault(name, self._make[name]()) if found is None else found  # of two threads both get the first one
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._make)
+
+    def __len__(self) -> int:
+        return len(self._make)
+
+    def __reduce__(self) -> tuple[type[dict[str, Table]], tuple[dict[str, Table]]]:
+        return dict, (dict(self),)

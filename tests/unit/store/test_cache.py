@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import stat
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_sol_plugin.devices.spec import DeviceProps
+from tb_sol_plugin.devices.spec import DeviceBook, DeviceProps
 from tb_sol_plugin.model import schemas
 from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.model.recordings import Reduced, ReducedFacts
@@ -62,14 +63,30 @@ def test_a_capture_survives_the_cache_unchanged(tmp_path: Path) -> None:
     same(capture, loaded)
 
 
-def test_tables_without_rows_have_no_file(tmp_path: Path) -> None:
-    # GIVEN a capture with rows in two tables WHEN it is saved THEN these have files, and the others are empty tables when it is loaded
+def test_tables_without_rows_are_not_kept(tmp_path: Path) -> None:
+    # GIVEN captures with rows in two tables and in none WHEN they are saved THEN the other tables are empty when they are loaded
+    cache = Cache(tmp_path)
+    for key, capture, tables in (("k", small_capture(), {"host", "steps"}), ("none", Capture(Facts("kineto", "x", 0), {}), set())):
+        cache.save(key, capture)
+        assert cache._contents(key).tables.keys() == tables
+        loaded = cache.load(key)
+        assert loaded is not None and {name for name, table in loaded.tables.items() if len(table)} == tables
+        assert loaded.tables.keys() == schemas.ALL.keys()
+
+
+def test_a_table_is_made_when_it_is_asked_for_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a saved capture WHEN it is loaded, given other devices and asked for one table twice THEN that table alone is made, once
+    made: list[str] = []
+    monkeypatch.setattr(arrow, "read", lambda file, place, schema, read=arrow.read: made.append(schema.name) or read(file, place, schema))
     cache = Cache(tmp_path)
     cache.save("k", small_capture())
-    assert sorted(file.name for file in (tmp_path / "k").glob("*.arrow")) == ["host.arrow", "steps.arrow"]
     loaded = cache.load("k")
-    assert loaded is not None and {name for name, table in loaded.tables.items() if len(table)} == {"host", "steps"}
-    assert loaded.tables.keys() == schemas.ALL.keys()
+    assert loaded is not None and made == []
+    other = loaded.with_devices(DeviceBook())
+    assert loaded.tables["host"] is other.tables["host"] and len(loaded.tables["device"]) == 0 and made == ["host"]
+    # AND it can be sent to another process
+    assert pickle.loads(pickle.dumps(dict(loaded.tables)))["host"].equals(loaded.host)
+    assert isinstance(pickle.loads(pickle.dumps(loaded.tables)), dict)
 
 
 def test_numbers_are_views_of_the_file(tmp_path: Path) -> None:
@@ -98,8 +115,10 @@ ROW = st.tuples(
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(ROW, max_size=20), st.booleans())
-def test_any_table_survives_the_cache_unchanged(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[object, ...]], as_object: bool) -> None:
+@given(st.lists(ROW, max_size=20), st.booleans(), st.sampled_from([0, arrow.AT_ONCE]))
+def test_any_table_survives_the_cache_unchanged(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[object, ...]], as_object: bool, at_once: int
+) -> None:
     words = [r[0] for r in rows]
     known = sorted({w for w in words if w is not None})  # type: ignore[type-var]
     categories = pd.Index(known, dtype=object if as_object else "str")
@@ -108,7 +127,10 @@ def test_any_table_survives_the_cache_unchanged(tmp_path_factory: pytest.TempPat
         "x": np.array([r[2] for r in rows], np.float64), "b": np.array([r[3] for r in rows], bool), "k": np.array([r[4] for r in rows], np.int8),
     })  # fmt: skip
     path = str(tmp_path_factory.mktemp("arrow") / "t.arrow")
-    back = arrow.read(path, SCHEMA, arrow.write(frame, SCHEMA, path))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrow, "AT_ONCE", at_once)
+        placed, sealed = arrow.write({"other": (frame, SCHEMA), "t": (frame, SCHEMA)}, path)
+    back = arrow.read(arrow.mapped(path, sealed), placed["t"], SCHEMA)
     pd.testing.assert_frame_equal(frame, back, check_exact=True)
     assert list(back["word"].cat.categories) == known
     assert back["word"].cat.codes.tolist() == frame["word"].cat.codes.tolist()
@@ -119,7 +141,7 @@ def test_a_damaged_entry_is_removed(tmp_path: Path, harm: str) -> None:
     # GIVEN a saved entry WHEN a file of it is harmed THEN loading answers None, the entry is gone, a new save works
     cache = Cache(tmp_path)
     cache.save("k", small_capture(50))
-    table, facts = tmp_path / "k" / "host.arrow", tmp_path / "k" / "facts.json"
+    table, facts = tmp_path / "k" / arrow.FILE, tmp_path / "k" / "facts.json"
     if harm == "truncate":
         table.write_bytes(table.read_bytes()[:-40])
     elif harm == "garbage":
@@ -131,7 +153,8 @@ def test_a_damaged_entry_is_removed(tmp_path: Path, harm: str) -> None:
     elif harm == "facts_empty":
         facts.write_bytes(b"")
     else:
-        table.write_bytes((tmp_path / "k" / "steps.arrow").read_bytes())
+        cache.save("other", small_capture(51))
+        table.write_bytes((tmp_path / "other" / arrow.FILE).read_bytes())
     assert cache.load("k") is None
     assert not cache.has("k")
     assert cache.save("k", small_capture(50)) and cache.load("k") is not None
@@ -167,7 +190,7 @@ def test_entries_that_change_places_are_made_again(tmp_path: Path, caplog: pytes
 def test_an_entry_that_cannot_be_removed_is_written_over(tmp_path: Path) -> None:
     # GIVEN what is left of an entry: a folder without its facts WHEN the recording is read again THEN it is kept
     (tmp_path / "k").mkdir()
-    (tmp_path / "k" / "host.arrow").write_bytes(b"x")
+    (tmp_path / "k" / arrow.FILE).write_bytes(b"x")
     cache = Cache(tmp_path)
     assert cache.save("k", small_capture()) and cache.load("k") is not None
 
@@ -176,16 +199,18 @@ def test_codes_out_of_range_count_as_damage(tmp_path: Path) -> None:
     # GIVEN a file whose codes point past the words (one byte changed in place) WHEN read THEN it is refused, not read past the end
     schema = Schema("t", "", {"w": Field("category")})
     path = tmp_path / "t.arrow"
-    written = arrow.write(schema.frame({"w": pd.Categorical(["a", "b", "a", "b", "a", "b", "a", "b"])}), schema, str(path))
+    frame = schema.frame({"w": pd.Categorical(["a", "b", "a", "b", "a", "b", "a", "b"])})
+    placed, sealed = arrow.write({"t": (frame, schema)}, str(path))
     raw = path.read_bytes()
     codes = bytes([0, 1, 0, 1, 0, 1, 0, 1])
     assert raw.count(codes) == 1
     path.write_bytes(raw.replace(codes, bytes([0, 1, 0, 99, 0, 1, 0, 1])))
     with pytest.raises(arrow.Damaged, match="checksum"):
-        arrow.read(str(path), schema, written)
+        arrow.mapped(str(path), sealed)
     # AND where a writer gave it a checksum all the same
     with pytest.raises(arrow.Damaged, match="word"):
-        arrow.read(str(path), schema, arrow.Sealed(len(raw), seal.checksum(path.read_bytes(), "t")))
+        forged = arrow.Sealed(len(raw), seal.checksum(path.read_bytes(), arrow.FILE))
+        arrow.read(arrow.mapped(str(path), forged), placed["t"], schema)
 
 
 def test_the_oldest_entries_are_evicted_above_the_limit(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tb_sol_plugin.metrics.timeline.timeline import timeline_of
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.graph_capture import graph_sets
+from tb_sol_plugin.store.cache import Cache
 from tb_sol_plugin.store.load import Loader, open_here
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
@@ -179,7 +180,8 @@ def test_a_trace_that_was_joined_is_kept_and_no_capture_is_read_for_it_again(bot
     capture_window(other := amd(), TWO, 0)
     other.write(capture_file)
     os.utime(capture_file, (changed, changed))
-    kept = max((logdir / "cache").glob("*/replays.arrow"))
+    cache = Cache(logdir / "cache")
+    (kept,) = (p for p in (logdir / "cache").glob("*/tables.arrow") if "replays" in cache._contents(p.parent.name).tables)
     kept.write_bytes(b"x" * kept.stat().st_size)
     third = loader.capture(recording, 60.0, recordings=[recording])
     assert third is not second and third.tables["replays"]["origin"].tolist() == origin

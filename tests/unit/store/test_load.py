@@ -418,7 +418,7 @@ def test_two_servers_on_one_cache_never_see_half_an_entry(tmp_path: Path, caplog
 def test_a_damaged_cache_entry_is_read_anew(threaded: Store, tmp_path: Path) -> None:
     trace(tmp_path / "logs" / "a.json")
     threaded.capture(threaded.recording(), 60)
-    for table in (tmp_path / "cache").rglob("host.arrow"):
+    for table in (tmp_path / "cache").rglob("tables.arrow"):
         table.write_bytes(b"garbage")
     with ThreadPoolExecutor(1) as pool:
         other = Store(threaded.roots, threaded.options, executor=pool)
@@ -432,7 +432,7 @@ def test_a_cache_file_cut_while_it_is_in_use_is_noticed(threaded: Store, tmp_pat
     trace(tmp_path / "logs" / "a.json")
     before = threaded.capture(threaded.recording(), 60)
     starts = before.tables["host"]["start_ns"].tolist()
-    (table,) = (tmp_path / "cache").rglob("host.arrow")
+    (table,) = (tmp_path / "cache").rglob("tables.arrow")
     os.truncate(table, 0)
     found = threaded.capture(threaded.recording(), 60)
     assert found is not before and found.tables["host"]["start_ns"].tolist() == starts
