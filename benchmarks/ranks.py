@@ -14,6 +14,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 from flask.testing import FlaskClient
@@ -35,20 +37,29 @@ from tb_sol_plugin.store.scan import Heads, scan
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def ours(path: Path, ranks: int) -> tuple[float, float]:
-    """(seconds, peak MB of this process and its workers) for opening all ranks of one run."""
-    peak, done = 0.0, threading.Event()
+class Opened(NamedTuple):
+    """Seconds from the first request to the last capture, s of CPU time of all processes with their starts, and the most memory of all, MB.
+
+    shared: what two processes share counts once (PSS, where the system tells it). alone: it counts for each (RSS).
+    """
+
+    seconds: float
+    cpu: float
+    shared: float
+    alone: float
+
+
+def ours(path: Path, ranks: int) -> Opened:
+    """Returns what opening all ranks of one run takes."""
+    shared, alone, done = 0.0, 0.0, threading.Event()
 
     def sample_memory() -> None:
-        nonlocal peak
+        nonlocal shared, alone
         me = psutil.Process()
-        while not done.wait(0.1):
+        while not done.wait(0.25):
             processes = [me, *me.children(recursive=True)]
-            total = 0
-            for process in processes:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    total += process.memory_info().rss
-            peak = max(peak, total / 1e6)
+            shared = max(shared, sum(map(_pss, processes)) / 1e6)
+            alone = max(alone, sum(map(_rss, processes)) / 1e6)
 
     with tempfile.TemporaryDirectory(prefix="tb-sol-ranks-") as scratch:
         folder = Path(scratch) / "logdir" / "run"
@@ -58,6 +69,7 @@ def ours(path: Path, ranks: int) -> tuple[float, float]:
         options = StoreOptions(cache_dir=str(Path(scratch) / "cache"))
         watcher = threading.Thread(target=sample_memory, daemon=True)
         watcher.start()
+        before = used()
         loader = Loader(options)
         with ThreadPoolExecutor(ranks) as pool:
             begin = time.perf_counter()
@@ -66,7 +78,30 @@ def ours(path: Path, ranks: int) -> tuple[float, float]:
         done.set()
         watcher.join()
         loader.close()
-    return seconds, peak
+        gone = time.monotonic() + 5
+        while psutil.Process().children() and time.monotonic() < gone:  # a process that has not ended is in no sum
+            time.sleep(0.05)
+    return Opened(seconds, used() - before, shared, alone)
+
+
+def used() -> float:
+    """Returns CPU seconds of this process and of those it started that have ended."""
+    found = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in found)
+
+
+def _rss(process: psutil.Process) -> int:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return int(process.memory_info().rss)
+    return 0
+
+
+def _pss(process: psutil.Process) -> int:
+    try:
+        with open(f"/proc/{process.pid}/smaps_rollup", encoding="ascii") as stream:
+            return next(int(line.split()[1]) << 10 for line in stream if line.startswith("Pss:"))
+    except (OSError, StopIteration):
+        return _rss(process)
 
 
 def _recordings(logdir: Path, options: StoreOptions) -> list[Recording]:
@@ -136,14 +171,15 @@ def compare(path: Path, ranks: int) -> dict[str, float]:
     return found
 
 
-def theirs(path: Path, ranks: int) -> float:
-    """Seconds torch-tb-profiler's loader takes for the run; it starts one process per file."""
+def theirs(path: Path, ranks: int) -> tuple[float, float]:
+    """Seconds torch-tb-profiler's loader takes for the run, and of CPU time; it starts one process per file."""
+    before = used()
     with tempfile.TemporaryDirectory(prefix="tb-sol-ranks-") as scratch:
         for rank in range(ranks):
             (Path(scratch) / f"host_{rank}.1.pt.trace.json.gz").symlink_to(path)
         command = [sys.executable, str(ROOT / "benchmarks" / "theirs_run.py"), scratch]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return float(json.loads(done.stdout.strip().splitlines()[-1])["seconds"])
+    return float(json.loads(done.stdout.strip().splitlines()[-1])["seconds"]), used() - before
 
 
 def main() -> None:
@@ -160,11 +196,15 @@ def main() -> None:
         print(f"slowest request {f['slowest_s']:.2f} s; a new server {f['again_s']:.2f} s, another measure {f['measure_s']:.2f} s")
         print(f"server {f['server_mb']:,.0f} MB, with its workers {f['all_mb']:,.0f} MB")
         return
-    seconds, peak = ours(options.file.resolve(), options.ranks)
-    print(f"tb-sol             {options.ranks} ranks in {seconds:.2f} s on {cores} cores, {peak:,.0f} MB in all processes")
+    own = ours(options.file.resolve(), options.ranks)
+    print(
+        f"tb-sol             {options.ranks} ranks in {own.seconds:.2f} s ({own.cpu:.2f} s CPU) on {cores} cores; "
+        f"{own.shared:,.0f} MB in all processes, {own.alone:,.0f} MB if what they share counts for each"
+    )
     if not options.no_theirs and importlib.util.find_spec("torch_tb_profiler"):
-        whole = theirs(options.file.resolve(), options.ranks)
-        print(f"torch-tb-profiler  {options.ranks} ranks in {whole:.1f} s: {whole / seconds:.1f} times slower")
+        whole, cpu = theirs(options.file.resolve(), options.ranks)
+        times = f"{whole / own.seconds:.1f} times as long, {cpu / own.cpu:.1f} times the CPU time"
+        print(f"torch-tb-profiler  {options.ranks} ranks in {whole:.1f} s ({cpu:.1f} s CPU): {times}")
 
 
 if __name__ == "__main__":
