@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+TRY_AGAIN_SECONDS = (0.2, 1.0)
+"""Waited before a job is tried again whose process died or could not be started: the system may be short of memory for a moment."""
+MOST_DEATHS = 2
+"""Processes that one job may cost."""
 IDLE_SECONDS = 300.0
 """A process without work ends after this."""
 WATCH_SECONDS = 0.2
@@ -56,7 +60,7 @@ class _Job:
 class Workers(Executor):
     """At most `count` processes. Nothing starts before the first `submit` or `warm`.
 
-    memory_bytes, seconds: limits of one job (0: none). A job beyond them, or whose process dies, fails with WorkerKilled.
+    memory_bytes, seconds: limits of one job (0: none). A job beyond them, or whose process dies twice, fails with WorkerKilled.
     Resident memory is read from /proc; where that does not exist only the time limit holds.
     """
 
@@ -150,21 +154,36 @@ class Workers(Executor):
             if job is None:
                 break
             if job.future.set_running_or_notify_cancel():
-                if process is not None and process.poll() is not None:
-                    self._retire(process)
-                    process = None
-                try:
-                    process = process or self._spawn()
-                except OSError as error:
-                    reason = f"no process could be started to read this file ({error.strerror or type(error).__name__})"
-                    job.future.set_exception(WorkerKilled(reason, hint="free some memory and scan again to retry"))
-                else:
-                    self._run(job, process)
+                process = self._answered(job, process)
             with self._lock:
                 self._active.pop(job.future, None)
         self._retire(process)
 
-    def _run(self, job: _Job, process: subprocess.Popen[bytes]) -> None:
+    def _answered(self, job: _Job, process: subprocess.Popen[bytes] | None) -> subprocess.Popen[bytes] | None:
+        """Answers a job, in a fresh process where the one it had died; returns the process for the next job."""
+        deaths = 0
+        for wait in (*TRY_AGAIN_SECONDS, None):
+            if process is not None and process.poll() is not None:
+                self._retire(process)
+                process = None
+            try:
+                process = process or self._spawn()
+            except OSError as error:
+                reason = f"no process could be started to read this file ({error.strerror or type(error).__name__})"
+                failed = WorkerKilled(reason, hint="free some memory and scan again to retry")
+            else:
+                if self._run(job, process):
+                    return process
+                deaths += 1
+                failed = _killed(job, process, deaths)
+                log.warning("a reading process was lost: %s", failed.message)
+            if wait is None or deaths == MOST_DEATHS or not _waited(job, wait):
+                break
+        job.future.set_exception(failed)
+        return process
+
+    def _run(self, job: _Job, process: subprocess.Popen[bytes]) -> bool:
+        """Runs a job in a process; False where the process was lost."""
         job.begun, job.process = time.monotonic(), process
         over = threading.Event()
         watch = threading.Thread(target=self._watch, args=(job, process, over), name="tb-sol-watch", daemon=True)
@@ -177,16 +196,14 @@ class Workers(Executor):
             good, answer = pickle.loads(receive(process.stdout))
         except Exception:  # a broken pipe, a cut or foreign answer: whatever it is, somebody waits for this future
             _end(process)
-            killed = _killed(job, process)
-            log.warning("a reading process was lost: %s", killed.message)
-            job.future.set_exception(killed)
-        else:
-            if good:
-                job.future.set_result(answer)
-            else:
-                job.future.set_exception(answer)
+            return False
         finally:
             over.set()
+        if good:
+            job.future.set_result(answer)
+        else:
+            job.future.set_exception(answer)
+        return True
 
     def _watch(self, job: _Job, process: subprocess.Popen[bytes], over: threading.Event) -> None:
         while not over.wait(WATCH_SECONDS):
@@ -257,7 +274,15 @@ def resident_bytes(pid: int) -> int:
         return 0
 
 
-def _killed(job: _Job, process: subprocess.Popen[bytes]) -> WorkerKilled:
+def _waited(job: _Job, seconds: float) -> bool:
+    """Waits before a job is tried again; False as soon as it was stopped."""
+    until = time.monotonic() + seconds
+    while not job.stopped and time.monotonic() < until:
+        time.sleep(0.02)
+    return not job.stopped
+
+
+def _killed(job: _Job, process: subprocess.Popen[bytes], deaths: int) -> WorkerKilled:
     if job.stopped:
         flags = "--sol_memory_gb, --sol_load_seconds; tb-sol serve: --memory-gb, --load-seconds"
         return WorkerKilled(f"reading was ended: {job.stopped}", hint=f"raise the limit ({flags}), then scan again")
@@ -266,6 +291,8 @@ def _killed(job: _Job, process: subprocess.Popen[bytes]) -> WorkerKilled:
     except subprocess.TimeoutExpired:
         code = 0
     how = f"killed by signal {-code}" if code < 0 else f"ended with status {code}"
+    if deaths > 1:
+        how += ", and so was the one before it"
     hint = "the system may have run out of memory; scan again to retry" if code == -9 else "scan again to retry"
     return WorkerKilled(f"the process that read this file was {how}", hint=hint)
 

@@ -66,7 +66,18 @@ def pid() -> int:
     return os.getpid()
 
 
-def die() -> None:
+def die_at_first(tries: str) -> int:
+    """Appends to a file, and dies the first time."""
+    with open(tries, "a", encoding="ascii") as stream:
+        stream.write("x")
+    if os.path.getsize(tries) == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return os.getpid()
+
+
+def die_each_time(tries: str) -> None:
+    with open(tries, "a", encoding="ascii") as stream:
+        stream.write("x")
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -125,13 +136,29 @@ def test_our_errors_cross_whole_and_others_without_their_text(workers: Workers) 
     assert "joe" not in str(theirs.value) and "abc" not in str(theirs.value)
 
 
-def test_a_dead_process_fails_its_job_only(workers: Workers, caplog: pytest.LogCaptureFixture) -> None:
-    # GIVEN a job that kills its process and one behind it WHEN both ran THEN the first says so, the second is answered
-    dead, alive = workers.submit(die), workers.submit(add, 1, 1)
-    with pytest.raises(WorkerKilled, match="signal 9"):
+def test_a_job_that_kills_its_process_twice_fails_alone(workers: Workers, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    # GIVEN a job that kills its process and one behind it WHEN both ran THEN the first was tried twice and says so, the second is answered
+    dead, alive = workers.submit(die_each_time, str(tmp_path / "tries")), workers.submit(add, 1, 1)
+    with pytest.raises(WorkerKilled, match="signal 9, and so was the one before it"):
         dead.result(60)
-    assert alive.result(60) == 2
-    assert "killed by signal 9" in caplog.text
+    assert alive.result(60) == 2 and (tmp_path / "tries").read_text() == "xx"
+    assert caplog.text.count("killed by signal 9") == 2
+
+
+def test_a_job_whose_process_dies_once_is_answered_by_another(workers: Workers, tmp_path: Path) -> None:
+    before = workers.submit(pid).result(60)
+    assert workers.submit(die_at_first, str(tmp_path / "tries")).result(60) == workers.submit(pid).result(60) != before
+    assert (tmp_path / "tries").read_text() == "xx"
+
+
+def test_a_job_that_is_stopped_before_it_is_tried_again_is_not(workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "TRY_AGAIN_SECONDS", (60.0, 60.0))
+    dead = workers.submit(die_each_time, str(tmp_path / "tries"))
+    soon(lambda: (tmp_path / "tries").exists() and all(one.poll() is not None for one in workers._processes))
+    assert workers.stop(dead)
+    with pytest.raises(WorkerKilled):
+        dead.result(10)
+    assert (tmp_path / "tries").read_text() == "x"
 
 
 def test_a_job_that_needs_too_much_memory_is_ended(workers: Workers) -> None:
@@ -174,14 +201,19 @@ def test_a_process_started_ahead_takes_the_first_job() -> None:
 
 
 def test_a_process_that_cannot_be_started_is_an_error_not_a_wait(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+
     def none_left() -> None:
+        tried.append(1)
         raise OSError(12, "Cannot allocate memory")
 
     with monkeypatch.context() as patch:
         patch.setattr(workers, "_spawn", none_left)
+        patch.setattr(processes, "TRY_AGAIN_SECONDS", (0.0, 0.0))
         workers.warm()
         with pytest.raises(WorkerKilled, match="Cannot allocate memory"):
             workers.submit(pid).result(10)
+    assert len(tried) == 3  # at once, and twice more
     assert workers.submit(add, 1, 1).result(60) == 2
 
 
