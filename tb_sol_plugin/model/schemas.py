@@ -82,7 +82,7 @@ OPERATORS = Schema(
         "types": F("category", "", "Input type as compact JSON"),
         "strides": F("category", "", "Input Strides as compact JSON"),
         "concrete": F("category", "", "Concrete Inputs as compact JSON"),
-        "extra": F("category", "", "call stack, module hierarchy, triton arguments … as compact JSON"),
+        "extra": F("category", "", "call stack, module hierarchy, triton arguments, root of a collective … as compact JSON"),
     },
 )
 
@@ -200,7 +200,7 @@ COLLECTIVES = Schema(
         "ranks": F("category"),
         "in_split": F("category"),
         "out_split": F("category"),
-        "communicator": F("category", "", "Comms Id as written; the same on all ranks"),
+        "communicator": F("category", "", "Comms Id as written, the same on all ranks: of the communicator; with a sequence of the call"),
         "sequence": F("int64", "", "Seq: number of the call in its group; -1 not recorded"),
         "source_rank": F("int64", "", "of a send or receive the rank that sends; -1"),
         "target_rank": F("int64", "", "of a send or receive the rank that receives; -1"),

@@ -79,9 +79,9 @@ NUMBERS: Final = (
 """Arguments that are read as numbers."""
 EXTRA: Final = (
     "Call stack", "Module Hierarchy", "kernel_backend", "kernel_name", "kernel_file", "kernel_hash", "kernel_kwargs", "num_warps",
-    "num_stages",
+    "num_stages", "Rank",
 )  # fmt: skip
-"""Rarely recorded arguments that are kept together, as they are."""
+"""Rarely recorded arguments that are kept together, as they are. Rank: of `record_param_comms`, the root where the collective has one."""
 TEXTS: Final = (
     *EXTRA, "Input Dims", "Input dims", "Input type", "Input Strides", "Concrete Inputs", "kind", "direction", "grid", "block",
     "Collective name", "dtype", "Process Group Name", "Process Group Description", "Process Group Ranks", "In split size",

@@ -22,7 +22,7 @@ FIELDS = 9
 FLAGS = 3
 """Row of `form` behind those of TS, DUR and ID; then one per argument."""
 FIRST_TEXT: Final = 41
-ARGUMENTS: Final = 70
+ARGUMENTS: Final = 71
 """Arguments that are kept; `which` counts them, and those from `FIRST_TEXT` on are codes of their texts.
 
 Written out, since compiled loops are kept for as long as this file is the same: a change of the rules has to change it too.

@@ -23,6 +23,7 @@ from tb_sol_plugin.metrics.copies import bandwidth
 from tb_sol_plugin.metrics.ranks.by_name import totals_of
 from tb_sol_plugin.metrics.ranks.on_host import OnHost, on_host, only_group
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES, Activity, Dependencies, Pieces, Work, dependencies, exposed
+from tb_sol_plugin.metrics.ranks.roots import roots
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import breakdown as B
 from tb_sol_plugin.model import schemas as S
@@ -40,6 +41,8 @@ KINDS: Final = (
 SYNC: Final = 5
 """The first so many kinds need data of every member on every member: none ends before the last has begun."""
 SEND, RECV, UNKNOWN = KINDS.index("send"), KINDS.index("recv"), KINDS.index("unknown")
+ROOTED: Final = (KINDS.index("broadcast"), KINDS.index("scatter"))
+"""Kinds whose data comes from one member, which is their `source`."""
 DTYPES: Final = (
     "fp32", "fp16", "bf16", "fp64", "int64", "int32", "int16", "int8", "uint8", "bool", "uint16", "uint32", "uint64", "fp8_e4m3",
     "fp8_e5m2", "complex32", "complex64", "complex128",
@@ -57,9 +60,9 @@ ROWS: Final[dict[str, str]] = {
     **dict.fromkeys(OWN, "i8"), "pred_row": "i4", "stream_row": "i4", "stream_lag_ns": "i8", "slack_ns": "i8",
     "parts": "i4", "event": "i8",
 }  # fmt: skip
-"""Columns of collectives, in order of start. step: number, -1 unknown. group: place in `groups`, -1 unknown. seq, source, target,
-launch_ns, bytes: -1 unknown. slack_ns: as `Dependencies` has it. parts: calls that went out together as this one. event: row of the device
-table."""
+"""Columns of collectives, in order of start. step: number, -1 unknown. group: place in `groups`, -1 unknown. seq, source, target (ranks;
+the source of ROOTED is their root), launch_ns, bytes: -1 unknown. slack_ns: as `Dependencies` has it. parts: calls that went out together
+as this one. event: row of the device table."""
 PEERS: Final[dict[str, str]] = {"step": "i8", "group": "i4", "place": "i4", "bytes": "i8"}
 """Columns of what uneven all_to_all send, summed by step, group and receiver: its place among the ranks of the group."""
 MOST_MEMBERS: Final = 16_384
@@ -80,9 +83,10 @@ KEPT_STEPS: Final = 3
 class Group(msgspec.Struct, frozen=True):
     """A process group as one rank names it.
 
-    key: the same on all ranks, and for no other group: of its ranks, its description, and its communicator, else of how many with those
-    ranks and that description came before. name: of this process alone. ranks: as `tables.members` writes them, "" unknown. size: -1
-    unknown. backward: part of the bytes of its all_reduce that the backward pass launches; None where that is not recorded.
+    key: the same on all ranks, and for no other group: of its ranks, its description, and its communicator where that is recorded, else
+    of how many with those ranks and that description came before. name: of this process alone. ranks: as `tables.members` writes them, ""
+    unknown. size: -1 unknown. backward: part of the bytes of its all_reduce that the backward pass launches; None where that is not
+    recorded.
     """
 
     key: str
@@ -145,6 +149,9 @@ def summary_of_rank(capture: Capture, query: Query) -> RankSummary:
     layers = B.layers(capture, np.ones(len(device), np.bool_))
     groups, group = _groups(capture, rows)
     columns = _described(capture, rows, group) | {"event": rows, "parts": np.ones(len(rows), np.int64)}
+    rooted = np.flatnonzero(np.isin(columns["kind"], ROOTED) & (columns["source"] < 0))
+    if len(rooted):
+        columns["source"][rooted] = roots(capture, rows[rooted], group[rooted], [g.ranks for g in groups])
     groups = _with_backward(capture, columns, groups)
     peers = peers_of(columns, _splits(capture, rows))
     timed, pieces = _timed(capture, rows, columns["kind"] == SEND)
@@ -517,15 +524,17 @@ def split_of(text: str) -> Ints | None:
 def _groups(capture: Capture, rows: Ints) -> tuple[list[Group], Ints]:
     """Returns the process groups of some collectives in order of first use, and the place of each one's group, -1 unknown.
 
-    A collective without arguments is of the only group that its stream has, if there is one.
+    A collective without arguments is of the only group that its stream has, if there is one. Beside a sequence number newer PyTorch writes
+    as "Comms Id" a hash of that and the group, which is another one for each collective.
     """
     table, arg = capture.tables["collectives"], _arguments(capture, rows)
     group = np.full(len(rows), -1, np.int64)
     some = np.flatnonzero(arg >= 0)
     if not len(some):
         return [], group
-    parts = [arrays.codes(table[c])[arg[some]] for c in ("process_group", "process_group_description", "ranks", "communicator")]
+    parts = [arrays.codes(table[c])[arg[some]] for c in ("process_group", "process_group_description", "ranks")]
     parts += [table[c].to_numpy()[arg[some]] for c in ("rank_start", "rank_stride", "group_size")]
+    parts += [np.where(table["sequence"].to_numpy() < 0, arrays.codes(table["communicator"]), -1)[arg[some]]]
     group[some], first = arrays.factorize([*parts])
     header = _of_header(capture)
     before: dict[tuple[str, str], int] = {}
@@ -555,7 +564,7 @@ def _group(row: Any, header: dict[str, tuple[str, str]], before: dict[tuple[str,
         ranks = members.text_of(np.sort(members.members_of(in_header)))
     if not ranks and row["rank_start"] >= 0 and row["rank_stride"] > 0 and size > 0:
         ranks = f"{int(row['rank_start'])}:{int(row['rank_stride'])}:{size}"
-    description, communicator = str(row["process_group_description"]) or described, str(row["communicator"])
+    description, communicator = str(row["process_group_description"]) or described, str(row["communicator"]) if row["sequence"] < 0 else ""
     same = (ranks or f"unknown {name}", description)
     number = before[same] = before.get(same, 0) + 1
     return Group(group_key(*same, communicator or f"no. {number}"), name, description, ranks, size)

@@ -17,6 +17,7 @@ from tb_sol_plugin.metrics.ranks.calls import sums_by_step
 from tb_sol_plugin.metrics.ranks.clocks import TOLERANCE_NS, Clocks, directed
 from tb_sol_plugin.metrics.ranks.matching import Matched
 from tb_sol_plugin.metrics.ranks.own_time import exposed_until
+from tb_sol_plugin.metrics.ranks.summary import ROOTED
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 from tb_sol_plugin.tables.packed import Columns
@@ -98,6 +99,7 @@ def waits(found: Matched, clock: Clocks) -> Waits:
         lateness[sync] = (_medians(found, duration) - least)[sync]
         if clock.common:
             _pairs(found, start, duration, transfer, late, wait)
+            _rooted(found, start, duration, transfer, wait)
     skews = [np.asarray(found.most(values), np.float64) - np.asarray(found.least(values), np.float64) for values in (start, end)]
     apart = np.zeros(count, np.bool_)
     if count:
@@ -153,6 +155,21 @@ def _pairs(found: Matched, start: Floats, duration: Ints, transfer: Ints, late: 
     number = found.number[send]
     transfer[number] = np.minimum(duration[send] - wait[send], duration[receive] - wait[receive])
     late[number] = np.where(start[send] > start[receive], send, receive)
+
+
+def _rooted(found: Matched, start: Floats, duration: Ints, transfer: Ints, wait: Ints) -> None:
+    """Fills in what comes from one member: each waits until that one has begun. Nobody is said to be late: the root waits for none."""
+    calls, rows, number = found.calls, found.rows, found.number
+    source = calls["source"][rows].astype(np.int64)
+    of = np.isin(calls["kind"][found.first], ROOTED) & (found.present > 1) & ~found.inconsistent
+    of &= np.asarray(found.least(source) == found.most(source), np.bool_)
+    here = np.flatnonzero(of[number] & (source >= 0) & (source == calls.ranks[calls.at[rows]]))
+    root = np.full(len(found), -1, np.int64)
+    root[number[here]] = here
+    some = np.flatnonzero(root[number] >= 0)
+    if len(some):
+        wait[some] = np.clip(np.rint(start[root[number[some]]] - start[some]), 0, duration[some]).astype(np.int64)
+        transfer[root >= 0] = np.asarray(found.least(duration - wait), np.int64)[root >= 0]
 
 
 LONG_NS: Final = 100_000.0

@@ -213,7 +213,7 @@ def test_a_process_that_cannot_be_started_is_an_error_not_a_wait(workers: Worker
         workers.warm()
         with pytest.raises(WorkerKilled, match="Cannot allocate memory"):
             workers.submit(pid).result(10)
-    assert len(tried) == 3  # at once, and twice more
+    assert len(tried) >= 3  # at once, and twice more, and ahead of it
     assert workers.submit(add, 1, 1).result(60) == 2
 
 

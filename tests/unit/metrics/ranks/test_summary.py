@@ -65,7 +65,7 @@ def test_a_communicator_tells_groups_apart_and_calls_by_the_range_around_them(tm
         t = TraceBuilder(rank=0, world_size=2)
         for i, communicator in enumerate(order):
             t.collective(
-                "allreduce", 1_000 * (i + 1), 500, elements=8, args=named("0", "x", "[0, 1]", **{"Comms Id": communicator, "Seq": 1})
+                "allreduce", 1_000 * (i + 1), 500, elements=8, args=named("0", "x", "[0, 1]", **{"Comms Id": communicator})
             )
         return summarized(t, folder)[0]
 
@@ -78,6 +78,21 @@ def test_a_communicator_tells_groups_apart_and_calls_by_the_range_around_them(tm
     t.launch("ncclDevKernel_SendRecv(x)", at=1_000, start=1_500, duration=500, stream=20)
     t.launch("ncclDevKernel_SendRecv(x)", at=5_000, start=5_500, duration=500, stream=20)
     assert [S.KINDS[k] for k in summarized(t, tmp_path)[1]["kind"].tolist()] == ["all_to_all", "unknown"]
+
+
+def test_a_number_of_each_call_makes_no_group_of_it(tmp_path: Path) -> None:
+    # GIVEN two groups, and a hash of group and sequence number with each call, as PyTorch writes it THEN these are two groups on each rank
+    members = []
+    for rank in range(2):
+        t = TraceBuilder(rank=rank, world_size=2)
+        for i in range(6):
+            name, seq = str(i % 2), i // 2
+            args = named(name, f"group {name}", "[0, 1]", **{"Comms Id": str(hash((name, seq))), "Seq": seq})
+            t.collective("allreduce", 1_000 * (i + 1), 500, elements=8, args=args)
+        members.append(Member(rank, f"node{rank}", summarized(t, tmp_path)[0]))
+    assert [[g.name for g in m.summary.groups] for m in members] == [["0", "1"]] * 2
+    found = matched(calls_of(members))
+    assert found.present.tolist() == [2] * 6 and len(found.calls.groups) == 2
 
 
 def test_a_pair_without_ranks_is_the_other_one_of_its_group(tmp_path: Path) -> None:
