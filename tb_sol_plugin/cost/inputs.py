@@ -7,11 +7,12 @@ Texts are read by a literal parser: nothing from a file is ever evaluated, and `
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from math import prod
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
+
+from tb_sol_plugin.cached import cached_property
 
 Value: TypeAlias = "bool | int | float | str | tuple[Value, ...] | None"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.roofline import vector_dtype
 
 MATRIX_COLUMNS: Final = {

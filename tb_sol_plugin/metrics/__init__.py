@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import Final, TypeVar, cast
 
 from tb_sol_plugin.devices.spec import DeviceSpec
@@ -17,21 +18,56 @@ _BY_LIMITS: Final = ("results by device limits",)
 """Key under which a capture keeps, by device limits, the keys of what was derived from them."""
 LARGE: Final = 1_000_000
 """Rows of a recording from which results under one set of device limits are kept: they take 60 MB per million, and half a second."""
+APART: Final = 200_000
+"""Rows of a recording from which two threads make results in less time than one: of a smaller one most of the time is Python's own."""
 SETS: Final = 4
 """Sets of device limits whose results a smaller recording keeps."""
 _making_room = threading.Lock()
 
 
+class _Making:
+    """Stands for a result while a thread makes it; others wait for the lock."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+
+
 def memo(capture: Capture, key: Hashable, make: Callable[[], T]) -> T:
-    """Returns what `make` answers, made once per capture and kept with it.
+    """Returns what `make` answers, made once per capture and kept with it; threads that ask meanwhile wait for it.
 
     `key` begins with the name of the deriving function, so that two of them never meet: `("scope", query.step)`.
-    The result is shared: callers do not change it. What depends on device limits is kept by `memo_under`.
+    The result is shared: callers do not change it. An error is the caller's alone: who waited makes it again. What depends on device limits
+    is kept by `memo_under`.
     """
-    found = capture.memo.get(key, _ABSENT)
-    if found is _ABSENT:
-        found = capture.memo[key] = make()
-    return cast(T, found)
+    while True:
+        found = capture.memo.get(key, _ABSENT)
+        if found is _ABSENT:
+            found = capture.memo.setdefault(key, _Making())
+        if not isinstance(found, _Making):
+            return cast(T, found)
+        with found.lock:
+            if capture.memo.get(key) is not found:  # made, or given up, by the thread that had the lock
+                continue
+            try:
+                made = capture.memo[key] = make()
+            except BaseException:
+                capture.memo.pop(key, None)
+                raise
+            return made
+
+
+def meanwhile(capture: Capture, make: Callable[[], object]) -> None:
+    """Starts a thread that makes results of a large recording which the caller asks for later, by `memo`; of a small one it does nothing.
+
+    An error in it comes again to who asks for the result.
+    """
+
+    def run() -> None:
+        with suppress(Exception):
+            make()
+
+    if len(capture.host) + len(capture.device) > APART:
+        threading.Thread(target=run, name="tb-sol-meanwhile").start()  # no daemon: the process ends after it
 
 
 def memo_under(capture: Capture, spec: DeviceSpec | None, key: tuple[Hashable, ...], make: Callable[[], T]) -> T:

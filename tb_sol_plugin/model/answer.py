@@ -10,11 +10,11 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.errors import BadQuery, NotFound, StillLoading, Unavailable
 from tb_sol_plugin.model.against import ROWS_BY, Steps, against, steps_alike, verdict_row
 from tb_sol_plugin.model.query import Query, as_text, parse

@@ -14,11 +14,12 @@ import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.errors import NotFound
 from tb_sol_plugin.model.query import Field, PairQuery, Query, fields
 from tb_sol_plugin.model.recordings import Missing, RecordingReduction

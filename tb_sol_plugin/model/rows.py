@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.columns import Distinct, Indices, Mask, Numbers, Spelled, Values, as_distinct, columned, text_of
 from tb_sol_plugin.model.report import Column, Link, Mark, Scalar, Sort, TablePage, TablePages, TableSection
@@ -324,9 +325,14 @@ class TableRows:
             partial=self._partial(),
         )  # fmt: skip
 
+    @cached_property
+    def _scaled(self) -> Indices:
+        """Rows by which columns are scaled."""
+        return np.flatnonzero(~self._unscaled)
+
     def _profile(self, column: Column) -> list[Scalar]:
         """Returns some values of a column that stand for all: numbers spread over their sizes, else a text as long as nearly all are."""
-        values, scaled = self.values[column.name], np.flatnonzero(~self._unscaled)
+        values, scaled = self.values[column.name], self._scaled
         if isinstance(values, Spelled):
             values = as_distinct(values.at(scaled[:: max(len(scaled) // SPELLED, 1)]))
             scaled = np.arange(len(values))
@@ -334,12 +340,14 @@ class TableRows:
             sizes = np.array([*(len(v) if type(v) is str else len(text_of(v)) for v in values.values), 0])
             if not values.values:
                 return []
-            many = np.bincount(sizes[values.codes[scaled]])  # rows by the length of their text
+            codes = values.codes if len(scaled) == len(values.codes) else values.codes[scaled]
+            many = np.bincount(sizes[codes])  # rows by the length of their text
             typical = int(np.searchsorted(np.cumsum(many), math.ceil(0.97 * (len(scaled) - 1)), side="right")) if len(scaled) else 0
             longer = np.flatnonzero(sizes[:-1] >= typical)
             near = longer[sizes[longer] == sizes[longer].min()] if len(longer) else np.flatnonzero(sizes[:-1] == sizes.max())
             return [values.values[int(near[-1])]]
-        known = values.values[scaled[values.known[scaled]]]
+        there = values.known & ~self._unscaled
+        known = values.values.copy() if there.all() else values.values[there]
         if len(known) > LOOKED_AT:
             some = np.arange(0, len(known), len(known) // LOOKED_AT)
             known = known[np.append(some, [int(known.argmin()), int(known.argmax())])]

@@ -7,12 +7,13 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from tb_sol_plugin import redact
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.devices.spec import DeviceBook
 from tb_sol_plugin.errors import BadInput, NotFound, SolError
 from tb_sol_plugin.model.answer import AnalysisRequest, BaseRecording, KnownRanks, Run

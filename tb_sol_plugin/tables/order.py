@@ -19,37 +19,44 @@ def topological_order(first: Ints, source: Rows) -> Rows:
     Edges are sorted by their target: those into node v come from `source[first[v]:first[v + 1]]`.
     """
     nodes = len(first) - 1
-    by_source = np.argsort(source, kind="stable")
-    target = np.repeat(np.arange(nodes, dtype=np.int32), np.diff(first))[by_source]
-    begin = np.zeros(nodes + 1, np.int64)
-    np.cumsum(np.bincount(source, minlength=nodes), out=begin[1:])
-    out = np.empty(nodes, np.int32)
-    found = order_kernel.of(nodes, LOADING_PAYS)(fixed(begin, np.int64), fixed(target, np.int32), np.diff(first), out)
+    out, head = np.empty(nodes, np.int32), np.full(nodes, -1, np.int32)
+    work = (np.empty(len(source), np.int32), np.empty(len(source), np.int32), np.diff(first))
+    found = order_kernel.of(nodes, LOADING_PAYS)(fixed(first, np.int64), fixed(source, np.int32), head, *work, out)
     return out[:found]
 
 
 def load() -> None:
     """Loads the compiled loop ahead of time, as `tree.load` does."""
-    none = np.zeros(0, np.int64)
-    order_kernel(fixed(np.zeros(1, np.int64), np.int64), fixed(none, np.int32), none.copy(), none.astype(np.int32))
+    none, rows = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    first = fixed(np.zeros(1, np.int64), np.int64)
+    order_kernel(first, fixed(rows, np.int32), rows.copy(), rows.copy(), rows.copy(), none.copy(), rows.copy())
 
 
 @compiled()
-def order_kernel(begin, target, waits, out):  # type: ignore[no-untyped-def]
-    """Puts nodes in order, each after all it waits for; returns how many. waits: edges into each node, counted down."""
+def order_kernel(first, source, head, following, target, waits, out):  # type: ignore[no-untyped-def]
+    """Puts nodes in order, each after all it waits for; returns how many.
+
+    head: the first edge out of each node, -1 for none. following, target: of each edge the next one out of its node, and where it goes.
+    waits: edges into each node, counted down.
+    """
     n = 0
+    for v in range(len(waits) - 1, -1, -1):
+        for e in range(first[v + 1] - 1, first[v] - 1, -1):
+            following[e], target[e] = head[source[e]], v
+            head[source[e]] = e
     for v in range(len(waits)):
         if waits[v] == 0:
             out[n] = v
             n += 1
     i = 0
     while i < n:
-        u = out[i]
+        e = head[out[i]]
         i += 1
-        for e in range(begin[u], begin[u + 1]):
+        while e >= 0:
             v = target[e]
             waits[v] -= 1
             if waits[v] == 0:
                 out[n] = v
                 n += 1
+            e = following[e]
     return n

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
 import pandas as pd
+
+from tb_sol_plugin.cached import cached_property
 
 
 @dataclass(frozen=True)

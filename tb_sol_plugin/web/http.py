@@ -73,8 +73,7 @@ def pack(body: bytes, mimetype: str = JSON, level: int = 1) -> Packed:
     """Compresses an answer (level 0 to 3) and computes its ETag."""
     found = igzip.compress(body, compresslevel=level, mtime=0) if len(body) > SMALLEST else body
     zipped = len(found) < len(body)
-    kept = found if zipped else body
-    return Packed(kept, zipped, hashlib.blake2b(kept, digest_size=12).hexdigest(), mimetype)
+    return Packed(found if zipped else body, zipped, hashlib.blake2b(body, digest_size=12).hexdigest(), mimetype)
 
 
 def pack_json(value: object) -> Packed:
@@ -149,15 +148,16 @@ def warm(ending: Callable[[], bool] = lambda: False) -> None:
     with contextlib.suppress(Exception):
         from tb_sol_plugin.errors import SolError
         from tb_sol_plugin.ingest.kineto import decode
-        from tb_sol_plugin.metrics.critical import passes
+        from tb_sol_plugin.metrics.critical import assembly, described, passes
         from tb_sol_plugin.metrics.time import sequences
         from tb_sol_plugin.metrics.timeline import find
+        from tb_sol_plugin.metrics.work import sums
         from tb_sol_plugin.model.answer import answer_capture
         from tb_sol_plugin.model.registry import registry
         from tb_sol_plugin.store.processes import smallest_capture
         from tb_sol_plugin.tables import grouped, intervals, lanes, order, pyramid, tree
 
-        for loops in (decode, tree, intervals, pyramid, lanes, grouped, order, passes, sequences, find):
+        for loops in (decode, tree, intervals, pyramid, lanes, grouped, order, assembly, described, passes, sequences, sums, find):
             if ending():
                 return
             loops.load()

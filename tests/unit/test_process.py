@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,3 +77,16 @@ def test_threads_of_our_own_process_share_one_pool_of_memory(outcomes: tuple[lis
 
 def test_both_give_the_same_answer(outcomes: tuple[list[object], list[object]]) -> None:
     assert outcomes[0][4] == outcomes[1][4]
+
+
+@pytest.mark.parametrize("module", ["tb_sol_plugin.cli.command", "tb_sol_plugin.store.processes"])
+def test_a_process_of_ours_asks_for_no_huge_pages(module: str) -> None:
+    # GIVEN the modules that a command and a reader of files begin with WHEN the process is ours THEN numpy, not there yet, will find its setting
+    script = (
+        f"import os, sys, {module}; from tb_sol_plugin.process import claim; assert 'numpy' not in sys.modules; claim(); "
+        "print(os.environ['NUMPY_MADVISE_HUGEPAGE'])"
+    )
+    for given, expected in ((None, "0"), ("1", "1")):  # what a user asks for stays
+        environment = {k: v for k, v in os.environ.items() if k != "NUMPY_MADVISE_HUGEPAGE"} | ({"NUMPY_MADVISE_HUGEPAGE": given} if given else {})
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
+        assert done.stdout.strip() == expected

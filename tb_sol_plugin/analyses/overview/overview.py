@@ -17,7 +17,7 @@ from tb_sol_plugin.analyses.overview.overview_figures import PART_COLUMNS, part_
 from tb_sol_plugin.analyses.overview.overview_tables import PHASE_COLUMNS, counted_tiles, phase_table
 from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.devices.limits import caution
-from tb_sol_plugin.metrics.critical.replayed import Replayed, replayed_findings
+from tb_sol_plugin.metrics.critical.replayed import Replayed, prepared, replayed_findings
 from tb_sol_plugin.metrics.report.graph_notes import kinds_notices, replay_notices
 from tb_sol_plugin.metrics.report.headline import WRONG, sentence
 from tb_sol_plugin.metrics.report.longest import LONGEST, longest_operator, on_timeline
@@ -124,6 +124,8 @@ FACTS: Final = (
 def overview(capture: Capture, query: Query) -> Report:
     """Returns the step against its limit, what to fix first, where the step goes, the device and the run."""
     part = scope(capture, query)
+    if not is_profile(capture):
+        prepared(capture, part)
     waterfall = waterfall_of(capture, part, query.device_limits)
     if is_profile(capture):
         return _of_a_profile(capture, part, waterfall, query)

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.tables.arrays import Floats
 
 T = TypeVar("T")

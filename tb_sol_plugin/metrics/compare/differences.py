@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Final, Literal
 
 import numpy as np
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics.compare import change as C
 from tb_sol_plugin.metrics.compare.change import Change, Values, Verdict
 from tb_sol_plugin.metrics.compare.matching import Named, renamed

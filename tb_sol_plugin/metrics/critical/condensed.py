@@ -7,11 +7,12 @@ those that others wait for. A replay of these gives the same times to the nanose
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from tb_sol_plugin.cached import cached_property
+from tb_sol_plugin.metrics.critical.assembly import chained, places_between, sums_between
 from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
 from tb_sol_plugin.tables.order import topological_order
 
@@ -41,34 +42,12 @@ class Condensed:
 
     def lags(self, lag: Ints) -> Ints:
         """Returns the lags of its edges from those of the whole graph."""
-        out: Ints = lag[self.low]
-        several = self._several
-        if len(several):
-            out[several] = np.add.reduceat(lag, self._bounds)[::2]
-        return out
-
-    @cached_property
-    def _several(self) -> Ints:
-        """Edges that stand for more than one."""
-        return np.flatnonzero(self.high - self.low > 1)
-
-    @cached_property
-    def _bounds(self) -> Ints:
-        """Where the edges begin and end that these stand for, one after the other; without the end of the last where it is that of all."""
-        some = self._several
-        bounds = np.stack((self.low[some], self.high[some]), axis=1).ravel()
-        return bounds[:-1] if bounds[-1] == self.whole[-1] else bounds
+        return sums_between(lag, self.low, self.high)
 
     @cached_property
     def of_edge(self) -> Rows:
         """The edge of it that each edge of the whole graph is part of, -1 of those after which nothing is waited for."""
-        begins = np.zeros(int(self.whole[-1]) + 1, np.bool_)
-        begins[self.low] = begins[self.high] = True
-        stretch = np.cumsum(begins[:-1], dtype=np.int32) - 1
-        own = np.full(int(begins.sum()) + 1, -1, np.int32)
-        own[stretch[self.low]] = np.arange(len(self.low), dtype=np.int32)
-        found: Rows = own[stretch]
-        return found
+        return places_between(self.low, self.high, int(self.whole[-1]))
 
     def with_nodes(self, moments: npt.NDArray[np.integer]) -> tuple[Condensed, Ints]:
         """Returns (the same with these moments among its nodes, their places)."""
@@ -98,28 +77,5 @@ class Condensed:
 def condensed(first: Ints, source: Rows, apart: Mask, cuts: npt.NDArray[np.integer]) -> Condensed:
     """Returns a graph condensed. first, source: its edges by target. apart: edges that stay by themselves. cuts: so do those into these
     moments."""
-    size = len(first) - 1
-    into = np.diff(first)
-    alone = np.flatnonzero(into == 1)
-    edge = first[alone]
-    chain = np.zeros(size, np.bool_)
-    chain[alone[(source[edge] == alone - 1) & ~apart[edge]]] = True
-    chain[cuts] = False
-    joins = np.ones(len(source), np.bool_)
-    joins[first[:-1][chain]] = False
-    own = np.flatnonzero(joins)
-    kept = ~chain
-    kept[source[own]] = True
-    node = np.flatnonzero(kept)
-    place = np.empty(size, np.int32)
-    place[node] = np.arange(len(node), dtype=np.int32)
-    passed = chain[node]
-    count = np.where(passed, 1, into[node])
-    of = np.concatenate((np.zeros(1, np.int64), np.cumsum(count)))
-    at, by_itself = of[:-1][passed], np.ones(int(of[-1]), np.bool_)
-    by_itself[at] = False
-    low, high, start = np.empty(len(by_itself), np.int64), np.empty(len(by_itself), np.int64), np.empty(len(by_itself), np.int32)
-    low[by_itself], high[by_itself], start[by_itself] = own, own + 1, place[source[own]]
-    later = np.flatnonzero(passed)
-    low[at], high[at], start[at] = first[node[later - 1] + 1], first[node[later]] + 1, later - 1
-    return Condensed(node.astype(np.int32), of, start, low, high, topological_order(of, start), chain, first)
+    chain, node, (begin, start, low, high) = chained(first, source, apart, cuts)
+    return Condensed(node, begin, start, low, high, topological_order(begin, start), chain, first)

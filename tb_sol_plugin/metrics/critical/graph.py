@@ -8,14 +8,15 @@ else changes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical import passes
+from tb_sol_plugin.metrics.critical.assembly import bound, by_target
 from tb_sol_plugin.metrics.critical.condensed import Condensed, condensed
 from tb_sol_plugin.metrics.critical.device_edges import Work, device_edges, work_of
 from tb_sol_plugin.metrics.critical.edges import DEVICE, EVENT, HANDOFF, HOST, KINDS, LAUNCH, QUEUE_FULL, STREAM, SYNC, Edges, joined
@@ -103,30 +104,16 @@ def assembled(nodes: Nodes, work: Work, every: Edges, bounds: Ints) -> Graph:
     bounds: times at which steps begin and end, ascending.
     """
     time = nodes.time
-    measured = time[every.target] - time[every.source]
-    wrong = (measured < 0) | (every.least < 0)
-    count = np.bincount(every.kind[wrong], minlength=len(KINDS)).tolist()
-    dropped = {name: number for name, number in zip(KINDS, count, strict=True) if number}
-    rows = np.flatnonzero(~wrong)
-    kept = every.at(rows[np.argsort(every.target[rows], kind="stable")])
+    kept, first, count = by_target(every, time)
+    dropped = {name: number for name, number in zip(KINDS, count.tolist(), strict=True) if number}
     crossing = _crossing(nodes, bounds)
     cut = 0
-    while True:
-        first = np.zeros(len(time) + 1, np.int64)
-        np.cumsum(np.bincount(kept.target, minlength=len(time)), out=first[1:])
-        part = condensed(first, kept.source, APART[kept.kind], crossing)
-        if part.complete:
-            break
+    while not (part := condensed(first, kept.source, APART[kept.kind], crossing)).complete:
         weakest = _weakest(kept, part.node[part.order], part.node, len(time))
         cut += int(weakest.sum())
-        kept = kept.at(~weakest)
-    measured = time[kept.target] - time[kept.source]
-    least = np.minimum(kept.least, measured)
-    binding = _binding(kept, time[kept.source] + least, first)
-    lag = least.copy()
-    held = binding[binding >= 0]
-    lag[held] = measured[held]
-    return Graph(nodes, work, replace(kept, least=least), first, lag, binding, part, dropped, cut)
+        kept, first, _ = by_target(kept.at(~weakest), time)
+    binding, lag = bound(kept, first, time)
+    return Graph(nodes, work, kept, first, lag, binding, part, dropped, cut)
 
 
 def _crossing(nodes: Nodes, bounds: Ints) -> Ints:
@@ -156,15 +143,3 @@ def _weakest(kept: Edges, done: Rows, among: Rows, nodes: int) -> Mask:
     rank[[*reversed(CUT_FIRST)]] = np.arange(len(CUT_FIRST))
     weak = np.where(inside & (rank[kept.kind] >= 0), kept.evidence.astype(np.int64) * len(KINDS) + rank[kept.kind], -1)
     return np.asarray(weak == weak.max(), np.bool_)
-
-
-def _binding(kept: Edges, ready: Ints, first: Ints) -> Rows:
-    """Returns the edge that makes each node ready last; of several the best known one, of these the first."""
-    into = np.diff(first)
-    out = np.where(into > 0, first[:-1], -1).astype(np.int32)
-    several = np.flatnonzero(into[kept.target] > 1)
-    target = kept.target[several]
-    order = np.lexsort((-np.arange(len(several)), -kept.evidence[several], ready[several], target))
-    last = np.flatnonzero(np.append(target[order][1:] != target[order][:-1], True)) if len(several) else np.zeros(0, np.int64)
-    out[target[order[last]]] = several[order[last]]
-    return out

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.critical import passes
 from tb_sol_plugin.metrics.critical.edges import EVENT, HANDOFF, QUEUE_FULL, SYNC
 from tb_sol_plugin.metrics.critical.graph import Graph, graph_of
 from tb_sol_plugin.metrics.critical.path import CLASSES, OF_HOST, PLACE, host_classes
@@ -75,17 +76,10 @@ def thread_time(capture: Capture, thread: np.ndarray, begin: Ints, end: Ints) ->
         mine = by_thread[first:last]
         low, high = (int(i) for i in np.searchsorted(of_thread, (thread[mine[0]], thread[mine[0]] + 1)))
         own, what = time[low:high], doing[low:high]
-        places = [np.searchsorted(own, moment[mine], side="right") - 1 for moment in (begin, end)]
-        for code in range(len(ON_HOST)):
-            each = np.where(what[:-1] == code, np.diff(own), 0)
-            before = np.concatenate(([0], np.cumsum(each)))
-            until = []
-            for place, moment in zip(places, (begin[mine], end[mine]), strict=True):
-                safe = np.maximum(place, 0)
-                into = np.where(what[safe] == code, moment - own[safe], 0)
-                early = np.minimum(moment - own[0], 0) if ON_HOST[code] == "host_other" else 0  # before the thread's first event
-                until.append(np.where(place >= 0, before[safe] + into, early))
-            out[code][mine] = until[1] - until[0]
+        if low < high:
+            each = passes.doing_until(own, what, np.concatenate((begin[mine], end[mine])), len(ON_HOST), ON_HOST.index("host_other"))
+            for code, took in enumerate(each[:, len(mine) :] - each[:, : len(mine)]):
+                out[code][mine] = took
     return out
 
 

@@ -10,7 +10,8 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical import passes
-from tb_sol_plugin.metrics.critical.edges import DEVICE, HOST
+from tb_sol_plugin.metrics.critical.described import items_of_edges
+from tb_sol_plugin.metrics.critical.edges import DEVICE, HOST, KINDS
 from tb_sol_plugin.metrics.critical.path import (
     CLASSES,
     LABELS,
@@ -172,16 +173,11 @@ def edge_items(capture: Capture, window: Window, keys: Keys, by: By) -> Rows:
 
 
 def _edge_items(window: Window, keys: Keys) -> Rows:
-    nodes = window.graph.nodes
-    out = np.full(len(window.kind), -1, np.int32)
+    latency = np.full(len(KINDS), -1, np.int64)
     for kind, name in OF_KIND.items():
-        out[window.kind == kind] = keys.latency[PLACE[name]]
-    runs = window.kind == DEVICE
-    out[runs] = keys.device[nodes.device_rows(window.in_graph(window.target[runs]))]
-    works = np.flatnonzero((window.kind == HOST) & window.works)
-    row = nodes.inside[window.in_graph(window.target[works]) - 1]
-    out[works] = np.where(row >= 0, keys.host[row], -1)  # time in which nothing was recorded is nobody's
-    return out
+        latency[kind] = keys.latency[PLACE[name]]
+    edges = (window.source, window.target, window.kind, window.lag)
+    return items_of_edges(window.graph, edges, window.nodes, latency, keys.device, keys.host)
 
 
 def _totals(capture: Capture, where: Scope, window: Window, of_edge: Rows, size: int) -> tuple[Ints, Ints]:

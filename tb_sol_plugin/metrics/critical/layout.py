@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical import passes
+from tb_sol_plugin.metrics.critical.described import merged
 from tb_sol_plugin.metrics.critical.items import edge_items, keys_of
 from tb_sol_plugin.metrics.critical.path import CLASSES, NORMAL_NS, PLACE, begin_class, path_of, shares_of
 from tb_sol_plugin.metrics.critical.window import Window, window_of_steps
@@ -159,8 +160,8 @@ def _layout(capture: Capture, where: Scope) -> Layout:
     edges = np.arange(len(window.lag)) if window.edges is not None else np.flatnonzero(window.inside)
     pieces = _pieces(capture, window, item[edges].astype(np.int64), edges)
     return Layout(
-        window, int(path.begin.min()), int(path.end.max()), len(path.rows), path.begin, part.lags(window.lag), binding,
-        window.time[part.node], pieces,
+        window, int(path.begin.min()), int(path.end.max()), len(path.rows), path.begin, window.lags, binding, window.times,
+        pieces,
     )  # fmt: skip
 
 
@@ -190,20 +191,12 @@ def _neighbors(capture: Capture, window: Window, item: Ints, edges: Ints, part: 
     edge = of.of_edge[edges].astype(np.int64)
     # a latency is an edge by itself, whose limit holds at any scale; those of a stream within a chain are split as they were measured
     alone = np.isin(window.kind[edges], [*NORMAL_NS]) & (edge >= 0) & (of.high[edge] - of.low[edge] == 1)
-    most = np.where(alone, share.most, NO_LIMIT)
-    apart = np.flatnonzero(~alone & (share.excess > 0))
-    at = np.concatenate((np.arange(len(edges)), apart))
-    kind = np.concatenate((share.kind, np.full(len(apart), PLACE["unexplained"])))
-    own = np.where(alone, share.explained + share.excess, share.explained)
-    if part is not None:
-        own = np.where(part.ns >= 0, part.ns, own)
-    columns = [np.concatenate((own, share.excess[apart])), most[at], np.concatenate((
-        np.ones(len(edges), np.int64) if part is None else part.count, np.zeros(len(apart), np.int64)))]  # fmt: skip
-    if part is not None and part.events is not None:
-        columns.append(np.concatenate((part.events, np.zeros(len(apart)))))
-    key = ((edge[at] + 1) * len(CLASSES) + kind) * size + item[at] + 1
-    begins = np.flatnonzero(np.diff(key, prepend=-1))
-    return [key[begins], *(_summed(column, begins, i) for i, column in enumerate(columns))]
+    key, rest = (((edge + 1) * len(CLASSES) + kind) * size + item + 1 for kind in (share.kind, PLACE["unexplained"]))
+    if part is None:
+        part = Part(np.full(len(edges), -1), np.ones(len(edges), np.int64))
+    events = np.zeros(0) if part.events is None else part.events
+    found = merged(share, alone, key, part.ns, rest, part.count, events, NO_LIMIT)
+    return list(found if part.events is not None else found[:-1])
 
 
 def _summed(column: npt.NDArray[Any], begins: Ints, place: int) -> npt.NDArray[Any]:

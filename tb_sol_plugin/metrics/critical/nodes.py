@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical import passes
+from tb_sol_plugin.metrics.critical.assembly import moments_of_threads
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -82,8 +83,6 @@ def _nodes(capture: Capture) -> Nodes:
 def _of_threads(capture: Capture) -> tuple[Rows, Mask, Ints, int]:
     """Returns (host row, whether it is its start, time) of the nodes of all threads in their order, and how many contradict the nesting.
 
-    Rows stand in preorder: the start of row r comes after r starts and the ends of all rows before it that are not around it, its end
-    after the starts of its subtree and the ends of all of these.
     """
     h = at.host(capture)
     kept = h.kind != S.OTHER
@@ -95,15 +94,7 @@ def _of_threads(capture: Capture) -> tuple[Rows, Mask, Ints, int]:
     np.add.at(around, dropped, 1)
     np.subtract.at(around, h.end[dropped], 1)
     depth = capture.host["depth"].to_numpy()[rows] - np.cumsum(around)[rows]
-    count = len(rows)
-    place = np.empty((2, count), np.int64)
-    place[0] = 2 * np.arange(count) - depth
-    place[1] = 2 * before[h.end[rows]] - 1 - depth
-    row, opens, time = np.empty(2 * count, np.int32), np.zeros(2 * count, np.bool_), np.empty(2 * count, np.int64)
-    row[place[0]] = row[place[1]] = rows
-    opens[place[0]] = True
-    start = h.start[rows]
-    time[place[0]], time[place[1]] = start, start + h.duration[rows]
+    row, opens, time = moments_of_threads(rows, depth, before[h.end[rows]], h.start[rows], h.duration[rows])
     thread = h.thread[row]
     wrong = (time[1:] < time[:-1]) & (thread[1:] == thread[:-1])
     if wrong.any():  # ends of events that do not nest: in order of time, equal ones as they nest

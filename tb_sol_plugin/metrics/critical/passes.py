@@ -129,6 +129,18 @@ def innermost(row: Rows, opens: Mask, begins: Mask) -> Rows:
     return out
 
 
+def doing_until(time: Ints, doing: Ints, moments: Ints, codes: int, early: int) -> npt.NDArray[np.int64]:
+    """Returns (codes, moments): ns that a thread has spent on each of some things until each moment.
+
+    time, doing: ascending, and what the thread does from then on. early: what it does before the first: less than none of it is spent.
+    """
+    out = np.zeros((codes, len(moments)), np.int64)
+    order = np.argsort(moments, kind="stable")
+    read = (fixed(time, np.int64), fixed(doing, np.int64), fixed(moments, np.int64), fixed(order, np.int64))
+    doing_kernel.of(len(time) + len(moments), LOADING_PAYS)(*read, early, np.zeros(codes, np.int64), out)
+    return out
+
+
 def load() -> None:
     """Loads the compiled loops ahead of time, as `tree.load` does."""
     none, rows, mask = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.bool_)
@@ -142,6 +154,7 @@ def load() -> None:
     held_kernel(*of, fixed(none, np.int64), rows.copy())
     innermost_kernel(fixed(rows, np.int32), fixed(mask, np.bool_), fixed(mask, np.bool_), mask.copy(), rows.copy(), rows.copy())
     one = np.zeros(1, np.int64)
+    doing_kernel(*[fixed(one, np.int64)] * 4, 0, one.copy(), np.zeros((1, 1), np.int64))
     walk_kernel(fixed(one, np.int64), fixed(rows, np.int32), fixed(one - 1, np.int32), 0, 0, np.empty(1, np.int32))
 
 
@@ -258,3 +271,20 @@ def innermost_kernel(row, opens, begins, closed, stack, out):  # type: ignore[no
             top -= 1
         if top > 0:
             out[i] = stack[top - 1]
+
+
+@compiled()
+def doing_kernel(time, doing, moments, order, early, spent, out):  # type: ignore[no-untyped-def]
+    """Writes what is spent until each moment, in `order` of time."""
+    i = 0
+    for k in order:
+        moment = moments[k]
+        while i + 1 < len(time) and time[i + 1] <= moment:
+            spent[doing[i]] += time[i + 1] - time[i]
+            i += 1
+        for code in range(len(spent)):
+            out[code, k] = spent[code]
+        if moment >= time[0]:
+            out[doing[i], k] += moment - time[i]
+        else:
+            out[early, k] += moment - time[0]

@@ -26,7 +26,8 @@ import numpy.typing as npt
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical import passes
-from tb_sol_plugin.metrics.critical.edges import DEVICE, EVENT, HANDOFF, HOST, INFERRED, KINDS, LAUNCH, QUEUE_FULL, STREAM, SYNC
+from tb_sol_plugin.metrics.critical.described import Classes, Described, described
+from tb_sol_plugin.metrics.critical.edges import EVENT, HANDOFF, KINDS, LAUNCH, QUEUE_FULL, STREAM, SYNC
 from tb_sol_plugin.metrics.critical.graph import Graph, graph_of
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import breakdown as B
@@ -196,11 +197,8 @@ class _Segments(NamedTuple):
     since: Ints
     explained: Ints
     excess: Ints
-    kind: Ints
     edge: Ints
-    host: Ints
-    device: Ints
-    held: _Held
+    what: Described
     late: Ints
 
 
@@ -220,52 +218,48 @@ def _segments(capture: Capture, of: Graph, ends: Ints, begin: Ints, end: Ints) -
     edge = of.binding[node].astype(np.int64)
     edge[first] = -1  # what holds the first moment is of the time before the step
     duration = np.minimum(time, end[step]) - since
-    held = _held(of, edge)
-    excess = np.minimum(_excess(held), np.maximum(duration, 0))
-    kind, host, device = _described(capture, of, node, edge, held)
+    what = _what(of, node, edge, host_classes(capture), device_classes(capture))
+    excess = np.minimum(what.excess, np.maximum(duration, 0))
     late = np.maximum(end - of.time[ends], 0)
-    return _Segments(step, since, duration - excess, excess, kind, edge, host, device, held, late)
+    return _Segments(step, since, duration - excess, excess, edge, what, late)
 
 
-class Shares(NamedTuple):
-    """What the time of edges is on a path: class, ns of it that are explained, and ns that are not. most: ns that its kind may take."""
+def _what(graph: Graph, node: Ints, edge: Ints, of_host: Ints, of_device: Ints) -> Described:
+    """Returns what the time of some edges of a graph is, each of which holds a node; -1 for none. of_host, of_device: classes of rows."""
+    of_kind = np.full(len(KINDS), -1, np.int64)
+    always = np.full(len(KINDS) + 1, np.iinfo(np.int64).max, np.int64)  # the last for none
+    for one, name in OF_KIND.items():
+        of_kind[one], always[one] = PLACE[name], NORMAL_NS[one]
+    places = (PLACE[name] for name in ("wait_overhead", "unexplained", "window"))
+    return described(graph, node, edge, Classes(of_host, of_device, of_kind, *places), always, NORMAL)
 
-    kind: Ints
-    explained: Ints
-    excess: Ints
-    most: Ints
 
-
-def shares_of(capture: Capture, graph: Graph, edges: npt.NDArray[np.integer]) -> Shares:
+def shares_of(capture: Capture, graph: Graph, edges: npt.NDArray[np.integer]) -> Described:
     """Returns what the time of some edges of a graph is, on a path that they are on."""
     edge = edges.astype(np.int64)
-    node, held = graph.edges.target[edge].astype(np.int64), _held(graph, edge)
-    kind, _, _ = _described(capture, graph, node, edge, held)
-    excess = _excess(held)
-    return Shares(kind, held.lag - excess, excess, most_of(held.kind, held.least))
+    return _what(graph, graph.edges.target[edge].astype(np.int64), edge, host_classes(capture), device_classes(capture))
 
 
 def begin_class(graph: Graph, node: int) -> int:
     """Returns the class of the time before a node that a path begins with."""
-    wakes = _wakes(graph, np.array([node]), graph.time[[node]])[0]
-    return PLACE["unexplained"] if wakes else PLACE["window"]
+    return int(_what(graph, np.array([node]), np.array([-1]), np.zeros(0, np.int64), np.zeros(0, np.int64)).kind[0])
 
 
 def walked(capture: Capture, graph: Graph, rows: Ints, ends: Ints, begin: Ints, end: Ints) -> Path:
     """Returns the paths from some nodes back to a time each. rows: what each is called. end: when each ends, no earlier than its node."""
     own = _segments(capture, graph, ends, begin, end)
     # what is not explained of a segment, and the part of a step after its last moment, are segments of their own
-    held, more = own.held, own.excess > 0
+    what, more = own.what, own.excess > 0
     pieces = (own.explained > 0) + more.astype(np.int64)
     of = np.repeat(np.arange(len(pieces)), pieces)
     rest = (np.cumsum(pieces) - 1)[more]
-    start, length, kind = own.since[of], own.explained[of], own.kind[of]
+    start, length, kind = own.since[of], own.explained[of], what.kind[of]
     start[rest] += own.explained[more]
     length[rest] = own.excess[more]
-    residual = np.where(more, 0, held.lag - held.least)[of]
-    kind[rest], residual[rest] = PLACE["unexplained"], (held.lag - held.least)[more]
+    residual = np.where(more, 0, what.residual)[of]
+    kind[rest], residual[rest] = PLACE["unexplained"], what.residual[more]
     columns: list[npt.NDArray[Any]] = [
-        own.step[of], start, length, kind, own.edge[of], own.host[of], own.device[of], (held.evidence == INFERRED)[of], residual
+        own.step[of], start, length, kind, own.edge[of], what.host[of], what.device[of], what.inferred[of], residual
     ]  # fmt: skip
     tail = np.flatnonzero(own.late)
     if len(tail):
@@ -274,28 +268,6 @@ def walked(capture: Capture, graph: Graph, rows: Ints, ends: Ints, begin: Ints, 
         columns = [np.insert(column, at, values) for column, values in zip(columns, more_of, strict=True)]
     whose, start, length, kind, edge, host, device, inferred, residual = columns
     return Path(rows[whose], start, length, kind, edge, host, device, inferred, residual, ends.astype(np.int32), begin, end, rows)
-
-
-class _Held(NamedTuple):
-    """What is known of the edge of each segment: kind and evidence -1, lag and least 0 where there is none."""
-
-    kind: Ints
-    evidence: npt.NDArray[np.int8]
-    lag: Ints
-    least: Ints
-
-
-def _held(of: Graph, edge: Ints) -> _Held:
-    some = edge >= 0
-    if not some.any():
-        return _Held(np.full(len(edge), -1, np.int64), np.full(len(edge), -1, np.int8), *(np.zeros(len(edge), np.int64) for _ in range(2)))
-    if some.all():
-        return _Held(of.edges.kind[edge].astype(np.int64), of.edges.evidence[edge], of.lag[edge], of.edges.least[edge])
-    edges, safe = of.edges, np.maximum(edge, 0)
-    return _Held(
-        np.where(some, edges.kind[safe], -1).astype(np.int64), np.where(some, edges.evidence[safe], -1), np.where(some, of.lag[safe], 0),
-        np.where(some, edges.least[safe], 0),
-    )  # fmt: skip
 
 
 def _last_nodes(capture: Capture, graph: Graph, rows: Ints, end: Ints) -> Ints:
@@ -340,50 +312,6 @@ def _last_until(time: Ints, until: Ints) -> Ints:
     node[of[rows]] = rows  # the last one is written last
     before = np.maximum.accumulate(np.where(node >= 0, np.arange(len(node)), -1))[place]
     return np.where(before >= 0, node[before], int(time.argmin()))
-
-
-def _described(capture: Capture, of: Graph, node: Ints, edge: Ints, held: _Held) -> tuple[Ints, Ints, Ints]:
-    """Returns (class, host row, device row) of the segments that end at nodes."""
-    nodes, time = of.nodes, of.time[node]
-    host, device = np.full(len(node), -1, np.int64), np.full(len(node), -1, np.int64)
-    on_device = node >= nodes.hosts
-    device[on_device] = nodes.device_rows(node[on_device])
-    works = held.kind == HOST
-    host[works] = nodes.inside[node[works] - 1]
-    ends = ~on_device & ~works
-    host[ends] = nodes.row[node[ends]]
-    out = np.full(len(node), PLACE["window"], np.int64)
-    out[edge < 0] = np.where(_wakes(of, node[edge < 0], time[edge < 0]), PLACE["unexplained"], PLACE["window"])
-    out[works] = host_classes(capture)[host[works]]  # the last of the table for -1
-    out[works & (held.lag > held.least)] = PLACE["wait_overhead"]
-    runs = held.kind == DEVICE
-    out[runs] = device_classes(capture)[device[runs]]
-    for one, name in OF_KIND.items():
-        out[held.kind == one] = PLACE[name]
-    return out, host, device
-
-
-def _wakes(graph: Graph, node: Ints, time: Ints) -> Mask:
-    """Returns which of some nodes that nothing holds belong to threads that began in the recording, or to launched work: why then?"""
-    on_host = node < graph.nodes.hosts
-    begins = graph.nodes.begins[np.where(on_host, node, 0)] if graph.nodes.hosts else on_host
-    launched = graph.work.call[np.where(on_host, 0, (node - graph.nodes.hosts) // 2)] >= 0 if len(graph.work.call) else on_host & False
-    return np.where(on_host, begins & (time > graph.earliest), launched)
-
-
-def _excess(held: _Held) -> Ints:
-    """Returns ns of each edge's lag beyond what such edges normally take."""
-    excess: Ints = np.maximum(held.lag - most_of(held.kind, held.least), 0)
-    return excess
-
-
-def most_of(kind: Ints, least: Ints) -> Ints:
-    """Returns ns that edges of these kinds, which cost so much at least, normally take at most."""
-    always = np.full(len(KINDS) + 1, np.iinfo(np.int64).max, np.int64)  # the last for none
-    for one, ns in NORMAL_NS.items():
-        always[one] = ns
-    most: Ints = np.maximum(NORMAL * least, always[kind])
-    return most
 
 
 def host_classes(capture: Capture) -> Ints:

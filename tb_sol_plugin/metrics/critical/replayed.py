@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
-from tb_sol_plugin.metrics import memo, memo_under
+from tb_sol_plugin.cached import cached_property
+from tb_sol_plugin.metrics import meanwhile, memo, memo_under
 from tb_sol_plugin.metrics.copies import records
 from tb_sol_plugin.metrics.copies.thresholds import DEFAULT, Thresholds
 from tb_sol_plugin.metrics.critical.edges import DEVICE
@@ -29,6 +29,7 @@ from tb_sol_plugin.metrics.rules.time import time_findings
 from tb_sol_plugin.metrics.time.scope import Scope, complete_steps, is_capture
 from tb_sol_plugin.metrics.time.waterfall import Waterfall, windows_of
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Floats, Ints, Rows
 from tb_sol_plugin.units import human
@@ -71,12 +72,22 @@ class Replayed:
         """Returns what some of them save together, per step: replayed at once, else the sum of what they save at most."""
         if self.window is None:
             return combined_ns(some, self.steps)
-        lag = self.window.lag.copy()
-        for one in some:
-            edge, ns = self.taken[one.id]
-            np.subtract.at(lag, edge, ns)
-        saved = round(self.window.moved_ns(np.maximum(lag, 0)) / self.steps)
+        taken = [self.taken[one.id] for one in some]
+        edges, ns = (np.concatenate([np.zeros(0, np.int64), *(pair[i] for pair in taken)]) for i in (0, 1))
+        saved = round(self.window.moved_ns(*_at_most(self.window, edges.astype(np.int64), ns)) / self.steps)
         return min(max(saved, max((f.saving for f in some), default=0)), sum(f.removed or 0 for f in some))
+
+
+def prepared(capture: Capture, part: Scope) -> None:
+    """Begins with what a replay of a selection needs, while the caller looks for findings."""
+
+    def make() -> None:
+        if len(graph_of(capture).time):
+            where = complete_steps(capture, part)
+            trust_of(capture, where), window_of_steps(capture, where), path_of(capture, where)
+
+    if len(capture.device) and not is_capture(capture):
+        meanwhile(capture, make)
 
 
 def replayed_findings(capture: Capture, part: Scope, waterfall: Waterfall) -> Replayed:
@@ -131,7 +142,7 @@ def _replayed(
     edge, start, stop = of_path[holds], path.start[holds], (path.start + path.duration)[holds]
     steps = len(path.rows)
     step_ns = int((path.end - path.begin).sum()) / steps
-    out, taken, lag = [], {}, window.lag.copy()
+    out, taken = [], {}
     for one in found:
         of_rows, spans = takes(one)
         removed = np.rint(of_rows[row]).astype(np.int64)
@@ -139,13 +150,17 @@ def _replayed(
         idle = iv.overlap_with(start, stop, spans) if len(spans[0]) else np.zeros(0, np.int64)
         at = np.flatnonzero(idle)
         edges, ns = np.concatenate((runs[some], edge[at])), np.concatenate((removed[some], idle[at]))
-        np.subtract.at(lag, edges, ns)
-        lag[edges] = np.maximum(lag[edges], 0)
-        saved = min(max(round(window.moved_ns(lag) / steps), 0), one.saving)
-        lag[edges] = window.lag[edges]
+        saved = min(max(round(window.moved_ns(*_at_most(window, edges, ns)) / steps), 0), one.saving)
         taken[one.id] = edges.astype(np.int32), ns
         out.append(replace(one, saving=saved, removed=one.saving, hidden=saved < least * step_ns))
     return Replayed(ranked(out), trust.grade, round(trust.error * step_ns), steps, window, taken)
+
+
+def _at_most(window: Window, edges: Ints, ns: Ints) -> tuple[Ints, Ints]:
+    """Returns (each edge once, ns that are taken of it in all): no more than it takes."""
+    once, place = arrays.in_order(edges)
+    sums = arrays.exact_sums(place, ns, len(once))
+    return once, np.minimum(sums, window.lag[once])
 
 
 def _of_copies(capture: Capture, rows: Ints, found: Finding, steps: int) -> Taken:

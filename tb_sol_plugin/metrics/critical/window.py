@@ -7,12 +7,12 @@ A stretch of most of the recording is the whole graph, of which the nodes outsid
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical import passes
 from tb_sol_plugin.metrics.critical.condensed import Condensed, condensed
@@ -100,11 +100,24 @@ class Window:
 
     # -- replays ------------------------------------------------------------------------------------------------
 
-    def moved_ns(self, lag: Ints) -> int:
-        """Returns by how much the stretch ends earlier with other lags, ns; later: negative."""
-        part = self.part
-        time = passes.replay(self.order, part.first, part.source, part.lags(lag), self.time[part.node])
+    def moved_ns(self, edges: npt.NDArray[np.integer], less: Ints) -> int:
+        """Returns by how much the stretch ends earlier where some edges, each of them once, take less, ns; later: negative."""
+        part, lag = self.part, self.lags.copy()
+        of = part.of_edge[edges]
+        some = of >= 0  # nothing is waited for after the others
+        np.subtract.at(lag, of[some], less[some])
+        time = passes.replay(self.order, part.first, part.source, lag, self.times)
         return int(self.time[self.ends].max() - time[self.last_nodes].max())
+
+    @cached_property
+    def lags(self) -> Ints:
+        """The lags of the condensed graph."""
+        return self.part.lags(self.lag)
+
+    @cached_property
+    def times(self) -> Ints:
+        """When the nodes of the condensed graph happen."""
+        return self.time[self.part.node]
 
     def moved_by_each_ns(self, item: Ints, items: int) -> tuple[Ints, Ints]:
         """Returns by how much the stretch ends earlier where one item takes half of its time, and where it takes none; per item, ns.
@@ -114,7 +127,7 @@ class Window:
         part = self.part
         pieces = pieces_of(part, self.lag, item, items)
         half, none = passes.replay_each(
-            self.order, part.first, part.source, part.lags(self.lag), self.time[part.node], pieces, items, self.last_nodes
+            self.order, part.first, part.source, self.lags, self.times, pieces, items, self.last_nodes
         )
         before = int(self.time[self.ends].max())
         return before - half, before - none

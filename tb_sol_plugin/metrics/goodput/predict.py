@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.cost.goodput.fit import Fit
 from tb_sol_plugin.cost.goodput.model import GoodputFunction, GradParams, SpeedupFunction, accum_time, network_time, optim_time
 from tb_sol_plugin.metrics.goodput.part import ScalingPart

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics.ranks.own_time import Pieces
 from tb_sol_plugin.metrics.ranks.summary import OWN, PIECES, RECV, ROWS, SEND, STEPS, SYNC, RankSummary, only_rows
 from tb_sol_plugin.tables import arrays, members

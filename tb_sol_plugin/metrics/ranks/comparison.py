@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 import pandas as pd
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 

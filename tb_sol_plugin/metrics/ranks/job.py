@@ -13,12 +13,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.ranks.calls import Calls, Member, calls_of, only
 from tb_sol_plugin.metrics.ranks.clocks import Clocks, clocks, components

@@ -10,12 +10,12 @@ as well, the member stays unmatched: no match is better than a wrong one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics.ranks.calls import Calls
 from tb_sol_plugin.metrics.ranks.summary import RECV, SEND
 from tb_sol_plugin.tables import arrays

@@ -13,11 +13,11 @@ is what that rank costs. Calls whose collective is not known take as long as the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics.ranks.calls import Calls
 from tb_sol_plugin.metrics.ranks.waiting import Waits
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, Rows

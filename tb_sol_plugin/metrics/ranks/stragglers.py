@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics.ranks.calls import Calls, sums_by_step
 from tb_sol_plugin.metrics.ranks.comparison import OUTLIER_SCORE
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES

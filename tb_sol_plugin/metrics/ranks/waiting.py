@@ -8,11 +8,11 @@ that is known well enough. Of other kinds (broadcast, gather, ...) the root is n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics.ranks.calls import sums_by_step
 from tb_sol_plugin.metrics.ranks.clocks import TOLERANCE_NS, Clocks, directed
 from tb_sol_plugin.metrics.ranks.matching import Matched

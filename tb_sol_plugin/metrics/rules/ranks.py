@@ -10,12 +10,12 @@ uneven work add up: each is replayed without the ones before it. Those of links 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any, ClassVar, Final
 
 import numpy as np
 import pandas as pd
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics.ranks import links, reports
 from tb_sol_plugin.metrics.ranks.calls import Calls
 from tb_sol_plugin.metrics.ranks.exposed import KINDS as PARALLELISM

@@ -142,6 +142,7 @@ def load() -> None:
     """Loads the compiled numbering ahead of time, as `tree.load` does."""
     none = np.zeros(0, np.int64)
     longer_kernel(*[_fixed(none)] * 5, 1, np.full(1, -1, np.int32), none, none, none, none)
+    apart_kernel(_fixed(none), 1, none.copy())
 
 
 @compiled()
@@ -222,11 +223,19 @@ def _apart(at: Ints, length: int) -> Ints:
     """Returns those of ascending places that are at least `length` apart, from the first on."""
     if bool((np.diff(at) >= length).all()):
         return at
-    out, place = [], 0
-    while place < len(at):
-        out.append(int(at[place]))
-        place = int(np.searchsorted(at, at[place] + length))
-    return np.array(out, np.int64)
+    out = np.empty(len(at), np.int64)
+    return out[: apart_kernel.of(len(at), LOADING_PAYS)(_fixed(at), length, out)]
+
+
+@compiled()
+def apart_kernel(at, length, out):  # type: ignore[no-untyped-def]
+    """Writes each of ascending places that is far enough from the one before; returns how many."""
+    n = 0
+    for i in range(len(at)):
+        if n == 0 or at[i] >= out[n - 1] + length:
+            out[n] = at[i]
+            n += 1
+    return n
 
 
 class Layer(NamedTuple):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time.breakdown import classes
 from tb_sol_plugin.metrics.time.kernel_names import KEPT, kinds_of, plain_name
@@ -213,12 +213,9 @@ class Events:
 
     def _name_ids(self, table: int, rows: npt.NDArray[np.integer]) -> Rows:
         lookup = self._coded[1][table]
+        code = arrays.coded(self.capture.tables[TABLES[table]]["name"]).codes[rows]
         kind, of_kind = self._kinds(table)
-        code = arrays.coded(self.capture.tables[TABLES[table]]["name"]).codes.take(rows)
-        place = np.multiply(code, len(of_kind), dtype=np.intp)
-        if len(of_kind) > 1:
-            place += kind.take(rows)
-        found: Rows = lookup.take(place, mode="wrap")  # from the end where there is no name
+        found: Rows = lookup[code, kind[rows] if len(of_kind) > 1 else 0]
         return found
 
     def name_ids_of(self, table: str, rows: npt.NDArray[np.integer]) -> Rows:

@@ -10,7 +10,6 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 from isal import igzip
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics.time.attribution import captured_rows
 from tb_sol_plugin.metrics.timeline.counters import values_of
 from tb_sol_plugin.metrics.timeline.events import Ids

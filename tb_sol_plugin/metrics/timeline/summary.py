@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics.timeline.events import CATEGORIES, Events
 from tb_sol_plugin.metrics.timeline.kept import KeptCover, Part, coarse_level
 from tb_sol_plugin.metrics.timeline.tracks import Arranged, Track

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics.time.attribution import captured_rows, where_named
 from tb_sol_plugin.metrics.time.breakdown import CLASSES, classes, device_word
 from tb_sol_plugin.metrics.timeline.events import Events, Ids

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics.timeline.align import Alignment, aligned
 from tb_sol_plugin.metrics.timeline.events import Ids, Names
 from tb_sol_plugin.metrics.timeline.timeline import Timeline

@@ -25,6 +25,7 @@ from tb_sol_plugin.metrics.work.work import Work, work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Mark
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, exact_sums
+from tb_sol_plugin.tables.compiled import compiled, fixed
 from tb_sol_plugin.tables.table import with_columns
 
 VALUES: Final = (
@@ -102,24 +103,38 @@ def sums(values: dict[str, Floats], code: npt.NDArray[np.integer], size: int) ->
 
 def summed(values: dict[str, Floats], code: npt.NDArray[np.integer], size: int) -> dict[str, Floats]:
     """Returns per group 0..size-1 (-1 is left out) the sum of each of VALUES over its calls; NaN where no call has one."""
-    out: dict[str, Floats] = {}
-    inside = code >= 0
-    if not inside.all():
-        code = code[inside]
-        values = {name: column[inside] for name, column in values.items()}
-    code = code.astype(np.intp, copy=False)
-    each = np.bincount(code, minlength=size)
+    group = fixed(code, np.int64)
     nothing = np.full(size, np.nan)  # one for all columns that nothing is known of
+    out: dict[str, Floats] = {}
     for name, column in values.items():
-        known = np.isfinite(column)
-        if not known.any():
-            out[name] = nothing
-            continue
-        every = bool(known.all())
-        total = np.bincount(code, column if every else np.where(known, column, 0.0), minlength=size).astype(np.float64)
-        total[(each if every else np.bincount(code, known, minlength=size)) == 0] = np.nan
-        out[name] = total
+        total, known = np.zeros(size), np.zeros(size, np.bool_)
+        some = add_known_kernel.of(len(column), LOADING_PAYS)(group, fixed(column, np.float64), total, known)
+        if some:
+            total[~known] = np.nan
+        out[name] = total if some else nothing
     return out
+
+
+LOADING_PAYS: Final = 10_000
+"""Calls up to which the plain loop costs less than loading the compiled one."""
+
+
+def load() -> None:
+    """Loads the compiled loop ahead of time, as `tree.load` does."""
+    none = np.zeros(0)
+    add_known_kernel(fixed(none, np.int64), fixed(none, np.float64), none.copy(), np.zeros(0, np.bool_))
+
+
+@compiled()
+def add_known_kernel(group, values, total, known):  # type: ignore[no-untyped-def]
+    """Adds to each group what is known of its values, and marks groups with any; returns whether there is one. -1 is no group."""
+    some = False
+    for i in range(len(values)):
+        at = group[i]
+        if at >= 0 and np.isfinite(values[i]):
+            total[at] += values[i]
+            known[at] = some = True
+    return some
 
 
 def subtree_sums(own: Mapping[str, Floats], end: npt.NDArray[np.int32]) -> dict[str, Floats]:

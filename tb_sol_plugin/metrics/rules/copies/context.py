@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, Final, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.copies.bandwidth import LARGE, latency_fit, rate
 from tb_sol_plugin.metrics.copies.blocking import inside_rows

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, Final
 
 import numpy as np
 import pandas as pd
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics.memory.attribution import records_with_parts
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.expected import place

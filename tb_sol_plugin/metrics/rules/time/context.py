@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.cost import Inputs
 from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.metrics.rules.engine import LEAST, CaptureContext, Finding, Ledger, Subject, time_text, with_sizes
