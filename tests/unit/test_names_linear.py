@@ -190,7 +190,7 @@ def test_nothing_keeps_every_text_that_it_was_asked_about() -> None:
     # training loop itself
     assert found <= {
         "model/query.py:fields",
-        "model/capture.py:_empty",
+        "model/capture.py:empty",
         "tables/compiled.py:_note",
         "capture/work/costs.py:has_model",
         "capture/work/costs.py:op_type_of",
