@@ -32,6 +32,7 @@ EFFECTS = {
     "zero-length event": "counted as a call, adds no time",
     "launched before the window": "in all device totals, as a row of its own",
     "no launch record": "in all device totals, belongs to no operator, module or phase",
+    "starts before its launch": "shown as recorded: the device's clock differs from its host's",
     "two calls with one correlation": "device events go to the last call that starts before them",
     "unknown copy direction": "shown as Unknown",
     "copy without bytes": "its time counts, its bytes and bandwidth are unknown",

@@ -19,6 +19,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import larger_than_memory
 from tb_sol_plugin.tables import tree
 from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.units import human
 
 # -- Copies and sets of memory ---------------------------------------------------------------------------------------
 # where they go, between which kinds of memory and which devices; and what about them cannot be.
@@ -454,12 +455,25 @@ def observe(columns: Columns, tables: dict[str, pd.DataFrame], view: link.Host) 
         rows = np.flatnonzero(method == code)
         if len(rows):
             health.add(S.LINKS[code], len(rows), str(device["name"].iloc[int(rows[0])]))
+    health.add("starts before its launch", *_early(device, view))
     health.add("GPU copy of a user annotation", len(tables["annotations_device"]))
     health.add("same-stream overlap", _stream_overlaps(device))
     if len(device):
         steps = tables["steps"]
         lost = steps[(steps["device_events"] == 0) & (steps["number"] >= 0)]
         health.add("step without device events", len(lost), str(lost["name"].iloc[0]) if len(lost) else "")
+
+
+def _early(device: pd.DataFrame, view: link.Host) -> tuple[int, str]:
+    """Returns (device events that start before the call that launched them begins, the one that does most with how much)."""
+    call = device["call"].to_numpy()
+    rows = np.flatnonzero(call >= 0)
+    early = view.start[call[rows]] - device["start_ns"].to_numpy()[rows]
+    count = int((early > 0).sum())
+    if not count:
+        return 0, ""
+    most = int(early.argmax())
+    return count, f"{human(int(early[most]), 'ns')} before: {device['name'].iloc[int(rows[most])]}"
 
 
 def observe_memory(memory: pd.DataFrame, health: Health) -> None:

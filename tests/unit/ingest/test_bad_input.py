@@ -328,6 +328,20 @@ def test_duplicate_correlations_and_ids_do_not_double_work(tmp_path: Path) -> No
     assert issues(c)["two calls with one correlation"] == 1
 
 
+def test_work_that_starts_before_its_launch_is_counted_and_stays_where_it_is(tmp_path: Path) -> None:
+    # GIVEN a device whose clock is behind that of its host: of four kernels two start before their calls, one with its call
+    t = TraceBuilder()
+    for at, start in ((1_000, 1_000), (3_000, 2_700), (5_000, 3_600), (7_000, 8_000)):
+        t.launch(f"k{at}", at=at, start=start, duration=50)
+    c = read(put(tmp_path, t.text()))
+    # THEN these two are counted, with what the clocks differ by at least, and no time is changed
+    table = c.tables["issues"].set_index("reason")
+    assert int(table.loc["starts before its launch", "count"]) == 2
+    assert table.loc["starts before its launch", "example"] == "1.40\u202fµs before: k5000"
+    begun = c.host["start_ns"].to_numpy()[c.device["call"].to_numpy()]
+    assert (c.device["start_ns"].to_numpy() - begun).tolist() == [0, -300, -1_400, 1_000]
+
+
 def test_the_last_of_duplicate_keys_counts(tmp_path: Path) -> None:
     # GIVEN an event with two names WHEN it is read THEN the last one wins
     t = TraceBuilder()
