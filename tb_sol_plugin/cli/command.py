@@ -12,10 +12,11 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from tb_sol_plugin.cli.export import export, export_flags
 from tb_sol_plugin.cli.files import replace
 from tb_sol_plugin.cli.index import EXECUTOR, index, index_flags
 from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, SolError, one_line
@@ -388,61 +389,14 @@ def _html(options: argparse.Namespace) -> int:
     return 0
 
 
-BY = ("auto", "module", "phase", "operator")
-"""As `metrics.hatchet.CHOICES`, which is not loaded before it is needed."""
-TIMELINE = "a window of the timeline as a trace file, for Perfetto and to be opened again"
-HATCHET = "the tree of modules (or phases), operators, kernels and copies, as Proton writes it: for llnl-hatchet and proton-viewer"
-
-
 def _export_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("form", choices=("hatchet", "timeline"), metavar="FORM", help=f"hatchet: {HATCHET}; timeline: {TIMELINE}")
-    parser.add_argument("path", metavar="PATH", help="logdir, run directory, trace file, or fsspec URL of one")
-    parser.add_argument("-o", "--output", default="-", metavar="OUT", help="file to write (default: -, the standard output)")
-    parser.add_argument("--by", choices=BY, default="auto", help="what the tree is made of (default: modules where any were recorded)")
+    export_flags(parser)
     _which_flags(parser)
     parser.add_argument("--device", default="", metavar="KEY|PATH", help=DEVICE)
-    window = parser.add_argument_group("of a timeline")
-    window.add_argument("--start", type=int, default=None, metavar="NS", help="begin of the window, ns after the first event")
-    window.add_argument("--end", type=int, default=None, metavar="NS", help="its end")
-    window.add_argument("--tracks", default="", metavar="TRACKS", help="numbers and ranges as 0-5,9, or paths; default all")
-    window.add_argument("--clip", action="store_true", help="cut events to the window")
-    window.add_argument("--no-flows", action="store_true", help="leave out links between events")
-    window.add_argument("--critical-path", action="store_true", help="also the critical path: a row of its own, with links along it")
-    window.add_argument("--split-overlaps", action="store_true", help="overlapping events on threads of their own, times from 0 on")
 
 
 def _export(options: argparse.Namespace) -> int:
-    pieces: Iterable[bytes]
-    if options.form == "timeline":
-        pieces = _timeline_pieces(options)
-    else:
-        from tb_sol_plugin.metrics.hatchet import hatchet
-
-        pieces = hatchet(open_one(options), options.by)
-    if options.output == "-":
-        sys.stdout.flush()
-        sys.stdout.buffer.writelines(pieces)
-        sys.stdout.buffer.flush()
-        return 0
-    replace(options.output, pieces, field="output", hint="choose another -o")
-    print(f"tb-sol: wrote {options.output}", file=sys.stderr)
-    return 0
-
-
-def _timeline_pieces(options: argparse.Namespace) -> Iterable[bytes]:
-    """Returns the bytes of the trace file that `export timeline` writes. BadQuery for a window or tracks that there are not."""
-    from tb_sol_plugin.metrics.timeline.export import export
-    from tb_sol_plugin.metrics.timeline.selection import named_tracks
-    from tb_sol_plugin.metrics.timeline.timeline import timeline_of
-    from tb_sol_plugin.metrics.timeline.window import EVERYTHING, Window, rows_of
-
-    shown = timeline_of(open_one(options))
-    begin = EVERYTHING[0] if options.start is None else options.start
-    end = EVERYTHING[1] if options.end is None else options.end
-    if end < begin:
-        raise BadQuery("the window ends before it begins", hint="give --end at or after --start", field="end")
-    tracks = rows_of(shown, named_tracks(shown, options.tracks) if options.tracks else None)
-    return export(shown, Window(begin, end, tracks, not options.no_flows, options.clip, options.split_overlaps, options.critical_path))
+    return export(options, which_one, open_one)
 
 
 _PRIVATE = ("localhost", "127.0.0.1", "::1")

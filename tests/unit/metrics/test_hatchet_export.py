@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tb_sol_plugin import ingest
-from tb_sol_plugin.cli import command
+from tb_sol_plugin.cli import export
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.ingest.proton import decode
 from tb_sol_plugin.metrics.hatchet import CHOICES, Tree, chunks, hatchet
@@ -190,4 +190,4 @@ def test_what_cannot_be_exported_says_why(tmp_path: Path, trace: Path) -> None:
 
 
 def test_the_command_line_offers_the_same_trees() -> None:
-    assert command.BY == CHOICES
+    assert export.BY == CHOICES
