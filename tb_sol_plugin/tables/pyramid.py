@@ -117,7 +117,7 @@ class Level:
             begin, end, _ = rows.indices(len(self))
             last = self.first[end] if end < len(self) else events
             ends = np.append(self.first[begin:end], last).astype(np.int64)
-            return Items(self.start[rows], self.end[rows], self.event[rows], np.diff(ends), self.busy[rows])
+            return Items(self.start[rows], self.end[rows], self.event[rows], ends[1:] - ends[:-1], self.busy[rows])
         after = rows + 1
         inside = after < len(self)
         ends = np.where(inside, self.first[np.where(inside, after, 0)], events).astype(np.int64)

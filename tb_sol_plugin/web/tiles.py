@@ -67,12 +67,12 @@ def slices(i: int, track: int, z: int, begin: int, items: Items, lanes: npt.NDAr
     share = 255 * busy // length if int(busy.max(initial=0)) < _EXACT else 255 * (busy / length)
     share = np.where(end > start, share, 255)
     columns = (
-        _planes(np.diff(low, prepend=0).astype(np.int32)),
-        _planes((high - low).astype(np.uint32)),
-        _planes(np.diff(event.astype(np.int64), prepend=0).astype(np.uint32)),
-        _planes(place.astype(np.uint16 if name_bytes == 2 else np.uint32)),
-        _planes(np.minimum(count, _MOST).astype(np.uint16)),
-        np.clip(share, 0, 255).astype(np.uint8).tobytes(),
+        _planes(_differences(low), "<i4"),
+        _planes(high - low, "<u4"),
+        _planes(_differences(event), "<u4"),
+        _planes(place, "<u2" if name_bytes == 2 else "<u4"),
+        _planes(np.minimum(count, _MOST), "<u2"),
+        np.minimum(np.maximum(share, 0), 255).astype(np.uint8).tobytes(),
     )
     header = {
         "i": i, "track": track, "kind": "slices", "shift": shift, "items": len(start), "lanes": lanes.tolist(),
@@ -110,10 +110,17 @@ def _ranked(names: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.integer], np
     return np.flatnonzero(there), (np.cumsum(there) - 1)[names]
 
 
-def _planes(values: npt.NDArray[np.integer]) -> bytes:
-    """Returns all lowest bytes, then all second ones, and so on."""
-    width = values.dtype.itemsize
-    return np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<")).view(np.uint8).reshape(-1, width).T).tobytes()
+def _differences(values: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
+    """Returns the first value, and of each further one how much more it is than the one before; of unsigned ones as they wrap."""
+    out = values.copy()
+    out[1:] -= values[:-1]
+    return out
+
+
+def _planes(values: npt.NDArray[np.integer], kind: str) -> bytes:
+    """Returns all lowest bytes, then all second ones, and so on. kind: the type that they are written as."""
+    written = values.astype(kind)
+    return written.view(np.uint8).reshape(-1, written.itemsize).T.tobytes()
 
 
 def _padded(body: bytes) -> bytes:

@@ -301,9 +301,12 @@ def tiles_made(workers: Workers, track: int, z: int, first: int, last: int) -> l
         points = (counters.bucketed(one.series[shape.series], z, begin, begin + wide) for begin in begins)
         return [tiles.counter(i, track, z, found, begin) for i, found, begin in zip(range(first, last + 1), points, begins, strict=True)]
     worker, _ = workers.worker_of(track)
-    out = []
-    for i, begin, (items, lanes) in zip(range(first, last + 1), begins, one.items(local, z, [*begins, begins[-1] + wide]), strict=True):
-        out.append(tiles.slices(i, track, z, begin, items, lanes, workers.name_ids(worker, items.event)))
+    found = one.items(local, z, [*begins, begins[-1] + wide])
+    names = workers.name_ids(worker, np.concatenate([items.event for items, _ in found]))
+    out, at = [], 0
+    for i, begin, (items, lanes) in zip(range(first, last + 1), begins, found, strict=True):
+        out.append(tiles.slices(i, track, z, begin, items, lanes, names[at : at + len(items)]))
+        at += len(items)
     return out
 
 

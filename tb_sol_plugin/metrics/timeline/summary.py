@@ -38,7 +38,8 @@ class Cover:
 
     def between(self, edges: Ints) -> Ints:
         """Returns what is covered between each two ascending edges, ns."""
-        return np.diff(iv.covered_until(self.spans, edges, self.before))
+        until = iv.covered_until(self.spans, edges, self.before)
+        return until[1:] - until[:-1]
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ class Grid:
 
     def between(self, place: int, edges: Ints) -> Ints:
         """Returns what a cover holds between each two edges on the grid, ns."""
-        found: Ints = self.before[place][np.clip(edges >> self.z, 0, self.before.shape[1] - 1)]
-        return np.diff(found)
+        found: Ints = self.before[place].take(edges >> self.z, mode="clip")
+        return found[1:] - found[:-1]
 
 
 class Summary:
@@ -91,7 +92,7 @@ class Summary:
             time = between(place)
             more = time > most
             category[more], most[more] = kind, time[more]
-        width = np.maximum(np.diff(edges), 1)
+        width = np.maximum(edges[1:] - edges[:-1], 1)
         busy = between(len(self.kinds)) if len(self.kinds) > 1 else most
         share = np.where(busy > 0, np.maximum(255 * busy // width, 1), 0).astype(np.uint8)
         return category, share
