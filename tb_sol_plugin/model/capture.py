@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.devices.spec import EMPTY, DeviceBook, DeviceProps, DeviceSpec
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.requirements import Requirement, missing
-from tb_sol_plugin.tables.table import StoredTables, Table, as_table
+from tb_sol_plugin.tables.table import StoredTable, StoredTables, Table, as_table
 
 __all__ = ["Capture", "DeviceProps", "Facts"]
 
@@ -136,6 +136,14 @@ class Capture:
     def steps(self) -> pd.DataFrame:
         return self.tables["steps"]
 
+    def rows(self, table: str) -> int:
+        """Returns how many rows a table has; one on disk is not made for that."""
+        return self.tables.rows(table) if isinstance(self.tables, StoredTables) else len(self.tables[table])
+
+    def column(self, table: str, name: str) -> pd.Series:
+        """Returns a column of a table; of one on disk that nobody asked for yet, without the others."""
+        return self.tables.column(table, name) if isinstance(self.tables, StoredTables) else self.tables[table][name]
+
     @cached_property
     def operator_of_host(self) -> np.ndarray:
         """int32 per host row: its row in `operators`, -1 if it carries no arguments."""
@@ -164,13 +172,14 @@ class Capture:
         return self.analyze(name, **query)
 
 
-def stored(make: Mapping[str, Callable[[], pd.DataFrame]], size: int) -> StoredTables:
-    """Returns the tables of a capture on disk, each made when it is asked for; those not in `make` are empty. size: bytes of all."""
-    return StoredTables({name: _maker(make[name]) if name in make else partial(empty, name) for name in S.ALL}, size)
+def stored(there: Mapping[str, StoredTable], size: int) -> StoredTables:
+    """Returns the tables of a capture on disk, each made when it is asked for; those that are not there are empty. size: bytes of all."""
+    return StoredTables({name: there[name] if name in there else _without_rows(name) for name in S.ALL}, size)
 
 
-def _maker(make: Callable[[], pd.DataFrame]) -> Callable[[], Table]:
-    return lambda: as_table(make())
+@cache
+def _without_rows(name: str) -> StoredTable:
+    return StoredTable(0, partial(empty, name), lambda column: empty(name)[column])
 
 
 def _all(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:

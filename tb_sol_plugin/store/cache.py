@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -31,6 +31,7 @@ from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store import seal
 from tb_sol_plugin.store.options import private
 from tb_sol_plugin.tables.schema import Field, Schema
+from tb_sol_plugin.tables.table import StoredTable
 from tb_sol_plugin.version import __version__
 
 if TYPE_CHECKING:
@@ -49,10 +50,11 @@ class Damaged(ValueError):
 
 
 class Placed(msgspec.Struct, array_like=True, frozen=True):
-    """Where a table lies in the file of all tables: its first byte, and how many."""
+    """Where a table lies in the file of all tables: its first byte, and how many. rows: of the table."""
 
     start: int
     size: int
+    rows: int
 
 
 class Sealed(msgspec.Struct, array_like=True, frozen=True):
@@ -71,7 +73,7 @@ def write(frames: Mapping[str, tuple[pd.DataFrame, Schema]], path: str) -> tuple
             counted.write(bytes(-counted.size % ALIGNED))
             begin = counted.size
             _write(frame, schema, counted)
-            placed[name] = Placed(begin, counted.size - begin)
+            placed[name] = Placed(begin, counted.size - begin, len(frame))
     return placed, Sealed(counted.size, counted.state.hexdigest())
 
 
@@ -149,8 +151,7 @@ def _let_go(file: mmap.mmap) -> None:
         file.madvise(mmap.MADV_DONTNEED)
 
 
-def read(file: mmap.mmap, place: Placed, schema: Schema) -> pd.DataFrame:
-    """Returns a table, its numbers views of the mapped file (read-only). Damaged where it does not fit `schema`."""
+def _batch(file: mmap.mmap, place: Placed, schema: Schema) -> pa.RecordBatch:
     try:
         reader = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(memoryview(file)[place.start : place.start + place.size])))
         if reader.num_record_batches != 1:
@@ -158,16 +159,32 @@ def read(file: mmap.mmap, place: Placed, schema: Schema) -> pd.DataFrame:
         batch = reader.get_batch(0)
     except (pa.ArrowException, OSError) as error:
         raise Damaged(str(error)) from None
-    if list(batch.schema.names) != list(schema.fields):
-        raise Damaged("other columns")
+    if list(batch.schema.names) != list(schema.fields) or batch.num_rows != place.rows:
+        raise Damaged("other columns or rows")
+    return batch
+
+
+def read(file: mmap.mmap, place: Placed, schema: Schema) -> pd.DataFrame:
+    """Returns a table, its numbers views of the mapped file (read-only). Damaged where it does not fit `schema`."""
+    batch = _batch(file, place, schema)
     columns: dict[str, object] = {}
     spelled = 0
-    for (name, declared), arrow_field, array in zip(schema.fields.items(), batch.schema, batch.columns, strict=True):
-        columns[name] = _from_arrow(array, declared, (arrow_field.metadata or {}).get(b"sol", b"").decode())
+    for name, array in zip(schema.fields, batch.columns, strict=True):
+        columns[name] = _column(batch, schema, name)
         spelled += array.dictionary.nbytes if pa.types.is_dictionary(array.type) else 0
     if spelled > MANY_TEXTS:
         _let_go(file)  # the texts are Python's by now: two copies of a million long names are 200 MB
     return schema.frame(columns)
+
+
+def read_column(file: mmap.mmap, place: Placed, schema: Schema, name: str) -> pd.Series:
+    """Returns one column of a table, as `read` does."""
+    return pd.Series(_column(_batch(file, place, schema), schema, name), copy=False)
+
+
+def _column(batch: pa.RecordBatch, schema: Schema, name: str) -> Any:
+    note = (batch.schema.field(name).metadata or {}).get(b"sol", b"").decode()
+    return _from_arrow(batch.column(name), schema.fields[name], note)
 
 
 MANY_TEXTS = 8_000_000
@@ -207,7 +224,7 @@ def _from_arrow(array: pa.Array, declared: Field, note: str) -> object:
     return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)  # type: ignore[arg-type]
 
 
-FORMAT = 4
+FORMAT = 5
 """Raised when the layout of an entry or the meaning of a table changes."""
 _PARTIAL = ".partial-"
 _STALE = 3600.0
@@ -293,9 +310,12 @@ class Cache:
         path = str(self.directory / key / FILE)
         before = stamp(path)
         file = mapped(path, contents.sealed)
-        make = {name: partial(read, file, place, schemas.ALL[name]) for name, place in contents.tables.items()}
+        there = {}
+        for name, place in contents.tables.items():
+            of = (file, place, schemas.ALL[name])
+            there[name] = StoredTable(place.rows, partial(read, *of), partial(read_column, *of))
         self._mapped[key] = [(path, before)]
-        return Capture(contents.facts, stored(make, contents.sealed.size))
+        return Capture(contents.facts, stored(there, contents.sealed.size))
 
     def changed(self, key: str) -> bool:
         """Whether a file of an entry was changed in place since its tables were mapped: they must not be touched any more.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -53,26 +54,46 @@ def as_table(frame: pd.DataFrame) -> Table:
     return made
 
 
+@dataclass(frozen=True)
+class StoredTable:
+    """A table on disk. read: makes all of it; column: one of its columns alone."""
+
+    rows: int
+    read: Callable[[], pd.DataFrame]
+    column: Callable[[str], pd.Series]
+
+
 class StoredTables(Mapping[str, Table]):
     """Tables by name, each made when it is first asked for and then kept: of a recording on disk most questions need a few.
 
-    make: of each name. size: bytes of all of them where they lie.
+    size: bytes of all of them where they lie.
     """
 
-    def __init__(self, make: Mapping[str, Callable[[], Table]], size: int) -> None:
+    def __init__(self, stored: Mapping[str, StoredTable], size: int) -> None:
         self.size = size
-        self._make = make
+        self._stored = stored
         self._made: dict[str, Table] = {}
 
     def __getitem__(self, name: str) -> Table:
         found = self._made.get(name)
-        return self._made.setdefault(name, self._make[name]()) if found is None else found  # of two threads both get the first one
+        if found is None:
+            found = self._made.setdefault(name, as_table(self._stored[name].read()))  # of two threads both get the first one
+        return found
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._make)
+        return iter(self._stored)
 
     def __len__(self) -> int:
-        return len(self._make)
+        return len(self._stored)
+
+    def rows(self, name: str) -> int:
+        """Returns how many rows a table has, without making it."""
+        return self._stored[name].rows
+
+    def column(self, name: str, column: str) -> pd.Series:
+        """Returns a column of a table; of one that was not made the others are not, either."""
+        found = self._made.get(name)
+        return self._stored[name].column(column) if found is None else found[column]
 
     def __reduce__(self) -> tuple[type[dict[str, Table]], tuple[dict[str, Table]]]:
         return dict, (dict(self),)

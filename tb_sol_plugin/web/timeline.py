@@ -157,7 +157,6 @@ def shape_of(w: Workers, fingerprint: str, names_url: str) -> shapes.TimelineSha
         phases=phases,
         categories=[shapes.CategoryShape(*one, of="" if i < len(CATEGORIES) else CATEGORIES[COMPUTE][0]) for i, one in enumerate(SHOWN)],
         events=sum(len(t.events) for t in w.timelines),
-        names=len(w.names),
         names_url=names_url,
         perfetto=perfetto.address(),
         notice=notice,

@@ -105,7 +105,6 @@ class TimelineShape(msgspec.Struct):
     phases: list[PhaseShape]
     categories: list[CategoryShape]
     events: int
-    names: int
     names_url: str
     perfetto: str
     notice: str

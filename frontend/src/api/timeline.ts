@@ -87,7 +87,6 @@ export interface TimelineShape {
   phases: PhaseBand[];
   categories: Category[];
   events: number;
-  names: number;
   names_url: string;
   /** where this server has Perfetto's page, relative to this one; "" nowhere */
   perfetto?: string;

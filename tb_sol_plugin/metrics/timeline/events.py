@@ -88,7 +88,7 @@ class Events:
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
-        self.counts = [len(capture.tables[name]) for name in TABLES]
+        self.counts = [capture.rows(name) for name in TABLES]
         self.bases = np.concatenate(([0], np.cumsum(self.counts))).astype(np.int64)
         self.known: Callable[[], list[Ints] | None] = lambda: None
         """Returns `used` as it was kept, None without that: then all events are gone through."""
@@ -167,7 +167,7 @@ class Events:
         place: dict[tuple[str, int], int] = {}
         lookups = []
         for table, used in enumerate(self.used):
-            column = arrays.coded(self.capture.tables[TABLES[table]]["name"])
+            column = arrays.coded(self.capture.column(TABLES[table], "name"))
             words = len(column.categories)
             lookup = np.full((words + 1, len(CATEGORIES)), -1, np.int32)
             if len(used):
@@ -176,7 +176,7 @@ class Events:
                 texts = (str(one) if code < words else "" for one, code in zip(spelled, word.tolist(), strict=True))
                 pairs = zip(texts, (used % len(CATEGORIES)).tolist(), strict=True)
                 lookup.flat[used] = np.fromiter((place.setdefault(pair, len(place)) for pair in pairs), np.int32, len(used))
-            lookups.append(np.ascontiguousarray(lookup[:, self._kinds(table)[1]]))
+            lookups.append(np.ascontiguousarray(lookup[:, _category_of(TABLES[table])]))
         return Names([text for text, _ in place], np.fromiter((category for _, category in place), np.uint8, len(place))), lookups
 
     def _kinds(self, table: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
@@ -186,13 +186,13 @@ class Events:
         """
         name, capture = TABLES[table], self.capture
         if name in OF_TABLE:
-            return np.zeros(1, np.uint8), np.array([OF_TABLE[name]], np.uint8)
+            return np.zeros(1, np.uint8), _category_of(name)
         kind = capture.tables[name]["kind"].to_numpy()
         if name == "host":
-            return kind.view(np.uint8), HOST_CATEGORY
+            return kind.view(np.uint8), _category_of(name)
         # computation, communication, memcpy: as CATEGORIES begins
         made = memo(capture, ("timeline.category", table), lambda: np.where(kind == S.MEMSET, MEMSET, classes(capture)).astype(np.uint8))
-        return made, np.arange(len(CATEGORIES), dtype=np.uint8)
+        return made, _category_of(name)
 
     @property
     def names(self) -> Names:
@@ -232,6 +232,13 @@ class Events:
         """
         number = TABLES.index(table)
         return arrays.coded(self.capture.tables[table]["name"]).codes, self._kinds(number)[0], self._coded[1][number]
+
+
+def _category_of(table: str) -> npt.NDArray[np.uint8]:
+    """Returns the category of each kind of row that a table has."""
+    if table in OF_TABLE:
+        return np.array([OF_TABLE[table]], np.uint8)
+    return HOST_CATEGORY if table == "host" else np.arange(len(CATEGORIES), dtype=np.uint8)
 
 
 def events_of(capture: Capture) -> Events:

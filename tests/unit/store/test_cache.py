@@ -82,6 +82,10 @@ def test_a_table_is_made_when_it_is_asked_for_and_once(tmp_path: Path, monkeypat
     cache.save("k", small_capture())
     loaded = cache.load("k")
     assert loaded is not None and made == []
+    # AND rows are counted, and a column is read, without it
+    assert (loaded.rows("host"), loaded.rows("device"), len(loaded.column("device", "name")), made) == (3, 0, 0, [])
+    pd.testing.assert_series_equal(loaded.column("host", "name"), small_capture().host["name"], check_names=False)
+    assert made == [] and small_capture().column("host", "duration_ns").tolist() == loaded.column("host", "duration_ns").tolist() == [5, 5, 5]
     other = loaded.with_devices(DeviceBook())
     assert loaded.tables["host"] is other.tables["host"] and len(loaded.tables["device"]) == 0 and made == ["host"]
     # AND it can be sent to another process
@@ -133,6 +137,8 @@ def test_any_table_survives_the_cache_unchanged(
     back = arrow.read(arrow.mapped(path, sealed), placed["t"], SCHEMA)
     pd.testing.assert_frame_equal(frame, back, check_exact=True)
     assert list(back["word"].cat.categories) == known
+    for name in SCHEMA.fields:
+        pd.testing.assert_series_equal(back[name], arrow.read_column(arrow.mapped(path, sealed), placed["t"], SCHEMA, name), check_names=False)
     assert back["word"].cat.codes.tolist() == frame["word"].cat.codes.tolist()
 
 
@@ -208,9 +214,13 @@ def test_codes_out_of_range_count_as_damage(tmp_path: Path) -> None:
     with pytest.raises(arrow.Damaged, match="checksum"):
         arrow.mapped(str(path), sealed)
     # AND where a writer gave it a checksum all the same
+    forged = arrow.mapped(str(path), arrow.Sealed(len(raw), seal.checksum(path.read_bytes(), arrow.FILE)))
     with pytest.raises(arrow.Damaged, match="word"):
-        forged = arrow.Sealed(len(raw), seal.checksum(path.read_bytes(), arrow.FILE))
-        arrow.read(arrow.mapped(str(path), forged), placed["t"], schema)
+        arrow.read(forged, placed["t"], schema)
+    with pytest.raises(arrow.Damaged, match="word"):
+        arrow.read_column(forged, placed["t"], schema, "w")
+    with pytest.raises(arrow.Damaged, match="rows"):
+        arrow.read(forged, msgspec.structs.replace(placed["t"], rows=9), schema)
 
 
 def test_the_oldest_entries_are_evicted_above_the_limit(tmp_path: Path) -> None:

@@ -16,10 +16,13 @@ from tb_sol_plugin.metrics.timeline import counters, summary
 from tb_sol_plugin.metrics.timeline import timeline as T
 from tb_sol_plugin.metrics.timeline.selection import Selection, everything, select
 from tb_sol_plugin.metrics.timeline.timeline import KEPT, Timeline, timeline_of
+from tb_sol_plugin.metrics.timeline.workers import Workers
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.store import cache as arrow
 from tb_sol_plugin.store import timelines
 from tb_sol_plugin.store.cache import Cache
 from tb_sol_plugin.store.timelines import KeptTimeline, keep
+from tb_sol_plugin.web import timeline as timeline_web
 from tests.support.trace_builder import TraceBuilder
 
 
@@ -245,3 +248,18 @@ def test_without_an_entry_or_a_disk_nothing_is_kept(kept: tuple[Cache, Capture],
         one = Timeline(capture, KeptTimeline(cache, "key"))
         assert one.pyramid.levels
         assert KeptTimeline(cache, "key").load("w", len(one.events)) is None
+
+
+def test_tracks_and_names_of_what_was_kept_make_no_table_of_events(kept: tuple[Cache, Capture], monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a kept timeline WHEN another process shows its tracks, its summary and its names THEN no table but that of the steps is made
+    cache, capture = kept
+    built = saved(cache, capture)
+    made: list[str] = []
+    monkeypatch.setattr(arrow, "read", lambda file, place, schema, read=arrow.read: made.append(schema.name) or read(file, place, schema))
+    shown, taken = again(cache)
+    shape = timeline_web.shape_of(Workers([shown]), "", "")
+    assert taken and shape.events == len(built.events) and [t.path for t in shape.tracks] == [t.path for t in built.tracks]
+    edges = np.arange(9, dtype=np.int64) << 15
+    assert [one.tolist() for one in shown.summary(0).tile(edges)] == [one.tolist() for one in built.summary(0).tile(edges)]
+    assert shown.events.names.text == built.events.names.text and shown.events.names.category.tolist() == built.events.names.category.tolist()
+    assert made == ["steps"]
