@@ -17,7 +17,7 @@ import pandas as pd
 from tb_sol_plugin.metrics.ranks import reports
 from tb_sol_plugin.metrics.ranks import sections as R
 from tb_sol_plugin.metrics.ranks.comparison import Ranks
-from tb_sol_plugin.metrics.ranks.pipeline import Pipeline, by_stage, pipeline
+from tb_sol_plugin.metrics.ranks.pipeline import Pipeline, by_stage, ends_text, pipeline
 from tb_sol_plugin.metrics.ranks.summary import RankSummary
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.query import Query
@@ -28,6 +28,7 @@ from tb_sol_plugin.tables.arrays import whole_numbers
 from tb_sol_plugin.units import human, scale_of
 
 NO_BATCHES: Final = "sends and receives name no ranks"
+NO_MODULE: Final = "no such module is recorded among those with the most time"
 PARTS: Final = (
     Column("duration_ns", "Step", "ns", "length of the step, mean over its ranks"),
     Column("compute_ns", "Computation", "ns", "union of its kernels", show="bar", color="compute"),
@@ -44,8 +45,11 @@ BY_STAGE: Final = (
     *PARTS,
     Column("model_bubble_ns", "By schedule", "ns", "bubble of the schedule if all stages were as long as the longest", missing=NO_BATCHES),
     Column("per_micro_batch_ns", "Per micro-batch", "ns", "computation per micro-batch", missing=NO_BATCHES),
-    Column("of_mean", "Of the mean", "ratio", "computation over the mean of all stages"),
-)
+    Column("embedding_ns", "Embedding", "ns", "of a step, kernels of modules that are called an embedding", missing=NO_MODULE),
+    Column("head_ns", "Head", "ns", "of a step, kernels of modules that are called a head, output layer, logits or cross entropy",
+           missing=NO_MODULE),
+    Column("of_mean", "Of the mean", "ratio", "computation per micro-batch over the mean of all stages"),
+)  # fmt: skip
 BY_STEP: Final = (
     Column("stage", "Stage", doc="place in the pipeline group"), Column("step", "Step", doc="number of the step"),
     Column("micro_batches", "Micro-batches", "count", "activations that pass the stage", missing=NO_BATCHES), *PARTS,
@@ -58,7 +62,7 @@ FACTS: Final = (
     Fact("bubble_ns", "Bubble", "ns", "of a step, mean over stages"),
     Fact("bubble_share", "", "ratio", "that over the length of the step"),
     Fact("model_bubble_ns", "By schedule", "ns", "bubble of the schedule"),
-    Fact("stage_imbalance", "Longest stage", "ratio", "computation of the stage that has most over the mean of all"),
+    Fact("stage_imbalance", "Longest stage", "ratio", "computation per micro-batch of the stage that has most, over the mean of all"),
 )
 
 
@@ -100,8 +104,10 @@ def _headline(found: Pipeline, table: pd.DataFrame) -> str:
         text += f"; the schedule alone, {human(found.stages, 'count')} stages and {batches} micro-batches, takes {human(model, 'ns')}"
     longest = table.iloc[int(table["of_mean"].to_numpy().argmax())]
     more = float(longest["of_mean"]) - 1
-    return f"{text}. Stage **{int(longest['stage'])}** sets the pace: it computes {human(more, 'ratio')} longer than the mean." if (
-        more > 0.01) else f"{text}. Its stages are even."  # fmt: skip
+    if more <= 0.01:
+        return f"{text}. Its stages are even."
+    text += f". Stage **{int(longest['stage'])}** sets the pace: it computes {human(more, 'ratio')} longer than the mean"
+    return f"{text}{ends_text(longest)}."
 
 
 def _tables(found: Pipeline, table: pd.DataFrame) -> list[TableSection]:
@@ -109,7 +115,7 @@ def _tables(found: Pipeline, table: pd.DataFrame) -> list[TableSection]:
     for frame in (table, each):
         batches = frame["micro_batches"].to_numpy(np.float64)
         frame["micro_batches"] = whole_numbers(np.where(batches > 0, batches, np.nan))
-        for column in (c.name for c in (*PARTS, *BY_STAGE[-3:-1]) if c.name in frame):
+        for column in (c.name for c in BY_STAGE if c.unit == "ns" and c.name in frame):
             frame[column] = whole_numbers(frame[column])
     return [
         make_table("by_stage", "By stage", table, BY_STAGE, key="stage", sort=Sort("stage", descending=False),

@@ -11,17 +11,21 @@ communication inside the stage adds to it. Micro-batches are what stage 0 sends 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
+from tb_sol_plugin.metrics.ranks.by_name import BY, TOTALS
 from tb_sol_plugin.metrics.ranks.calls import Calls
 from tb_sol_plugin.metrics.ranks.exposed import exposed_by_class
 from tb_sol_plugin.metrics.ranks.summary import RECV, SEND
 from tb_sol_plugin.metrics.ranks.waiting import Waits
-from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
+from tb_sol_plugin.tables.packed import unpack
+from tb_sol_plugin.units import human
 
 WARMUP, STEADY, COOLDOWN, INSIDE = range(4)
 """What a call is to the pipeline: the first receive of a step from an earlier stage; other sends and receives; collectives over several
@@ -29,6 +33,11 @@ stages; all else."""
 MOST_STAGES: Final = 4_096
 BUBBLES: Final = ("bubble_warmup_ns", "bubble_steady_ns", "bubble_cooldown_ns")
 """Parts of the bubble; they add up to `bubble_ns`."""
+ENDS: Final = {
+    "embedding_ns": re.compile(r"^(?!.*rotary).*embedding", re.IGNORECASE),
+    "head_ns": re.compile(r"(?:lm|output|language_model)_?head|logits|(?:^|\.)output_layer|cross_?entropy", re.IGNORECASE),
+}
+"""Modules that only the first or the last stage has, by their paths; a rotary embedding is in every layer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +46,15 @@ class Pipeline:
 
     stages: how many there are. virtual: parts of the model on each rank; 1 where two stages leave it open. stage: of each rank, -1 for one
     that is in no pipeline. rows: one per rank and step: at, step, stage, micro_batches (0 unknown), duration_ns, compute_ns, inside_ns
-    (exposed communication inside the stage), bubble_ns and its parts BUBBLES; ns, of the step.
+    (exposed communication inside the stage), bubble_ns and its parts BUBBLES; ns, of the step. ends: one per rank: at, and per step the
+    time of kernels in the modules of ENDS, NaN where none is among the modules with the most time.
     """
 
     stages: int
     virtual: int
     stage: Ints
     rows: pd.DataFrame
+    ends: pd.DataFrame
 
 
 def pipeline(waited: Waits) -> Pipeline | None:
@@ -52,14 +63,14 @@ def pipeline(waited: Waits) -> Pipeline | None:
     stage, stages = _stages(calls)
     if stages < 2:
         return None
-    ends = _ends(calls, stage)
+    ends = _sides(calls, stage)
     forward = _forward(calls, ends, stages)
     each = exposed_by_class(waited, _classes(calls, stage, forward))
     rows = _rows(calls, stage, each)
     count, virtual = _micro_batches(calls, stage, ends[0], forward)
     key = pd.MultiIndex.from_arrays([rows["at"], rows["step"]])
     rows["micro_batches"] = count.reindex(key).fillna(0).to_numpy(np.int64) // virtual
-    return Pipeline(stages, virtual, stage, rows)
+    return Pipeline(stages, virtual, stage, rows, _ends_of_model(calls, np.flatnonzero(stage >= 0)))
 
 
 def _stages(calls: Calls) -> tuple[Ints, int]:
@@ -76,7 +87,7 @@ def _stages(calls: Calls) -> tuple[Ints, int]:
     return stage, count
 
 
-def _ends(calls: Calls, stage: Ints) -> tuple[Ints, Ints]:
+def _sides(calls: Calls, stage: Ints) -> tuple[Ints, Ints]:
     """Returns (stage that sends, stage that receives) of each call; -1 where a rank has no recording or no stage."""
     out = []
     for name in ("source", "target"):
@@ -148,21 +159,46 @@ def _rows(calls: Calls, stage: Ints, each: pd.DataFrame) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def by_stage(found: Pipeline) -> pd.DataFrame:
-    """Returns one row per stage: means of its ranks and steps, as `Pipeline.rows` names them, and ranks (how many), of_mean (computation
-    over the mean of all stages), per_micro_batch_ns, model_bubble_ns.
+def _ends_of_model(calls: Calls, places: Ints) -> pd.DataFrame:
+    """Returns rows as `Pipeline.ends` has them, of the ranks at some places."""
+    columns: dict[str, Floats] = {name: np.full(len(places), np.nan) for name in ENDS}
+    for row, at in enumerate(places.tolist()):
+        one = calls.summaries[at]
+        if one.totals is None:
+            continue
+        table = unpack(one.totals, TOTALS)
+        steps = len(np.unique(table["step"]))
+        for column, pattern in ENDS.items():
+            named = np.array([pattern.search(name) is not None for name in one.names], np.bool_)
+            some = (table["by"] == BY.index("module")) & named[table["name"]]
+            if some.any():
+                columns[column][row] = table["total_ns"][some].sum() / steps
+    return pd.DataFrame({"at": places, **columns})
 
-    micro_batches, per_micro_batch_ns and model_bubble_ns are NaN where no micro-batches are recorded.
+
+def by_stage(found: Pipeline) -> pd.DataFrame:
+    """Returns one row per stage: means of its ranks and steps, as `Pipeline.rows` names them, and ranks (how many), per_micro_batch_ns,
+    of_mean (that over the mean of all stages; of the step where no micro-batches are recorded), model_bubble_ns, and those of ENDS.
+
+    NaN are micro_batches, per_micro_batch_ns and model_bubble_ns where no micro-batches are recorded, those of ENDS without such a module.
     """
     names = ["duration_ns", "compute_ns", "inside_ns", "bubble_ns", *BUBBLES]
     rows = found.rows.groupby("stage")
     out = rows[names].mean()
     out["ranks"] = rows["at"].nunique()
-    out["of_mean"] = out["compute_ns"] / out["compute_ns"].mean()
     count = rows["micro_batches"].median()
     count = count.where(count > 0)
     out["micro_batches"] = count
     out["per_micro_batch_ns"] = out["compute_ns"] / count
+    each = out["per_micro_batch_ns"] if count.notna().all() else out["compute_ns"]
+    out["of_mean"] = each / each.mean()
+    out[[*ENDS]] = found.ends.groupby(found.stage[found.ends["at"].to_numpy(np.int64)])[[*ENDS]].mean().reindex(out.index)
     work = float((out["compute_ns"] + out["inside_ns"]).max())
     out["model_bubble_ns"] = (found.stages - 1) / (found.virtual * count) * work
     return out.reset_index()
+
+
+def ends_text(stage: pd.Series) -> str:  # type: ignore[type-arg]
+    """Returns a half sentence about the embedding and the head of a row of `by_stage`, "" where neither is known."""
+    named = [f"{human(float(stage[column]), 'ns')} in its {column.removesuffix('_ns')}" for column in ENDS if float(stage[column]) > 0]
+    return f", {' and '.join(named)}" if named else ""

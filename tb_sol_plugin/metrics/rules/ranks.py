@@ -22,7 +22,7 @@ from tb_sol_plugin.metrics.ranks.exposed import KINDS as PARALLELISM
 from tb_sol_plugin.metrics.ranks.group_kinds import GroupKind, group_kinds
 from tb_sol_plugin.metrics.ranks.job import Job
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES, HAND_OVER_NS
-from tb_sol_plugin.metrics.ranks.pipeline import Pipeline, by_stage, pipeline
+from tb_sol_plugin.metrics.ranks.pipeline import Pipeline, by_stage, ends_text, pipeline
 from tb_sol_plugin.metrics.ranks.stragglers import CAUSE_WORDS, Suspect, without
 from tb_sol_plugin.metrics.ranks.summary import DTYPES, KINDS
 from tb_sol_plugin.metrics.rules.engine import Answer, Finding, Rule, RuleContext, Subject, count_text, ids_of, rule, run, time_text
@@ -461,11 +461,11 @@ def stage_imbalance(context: RankContext) -> Answer:
     factor[table["stage"].to_numpy()] = 1 / of_mean
     stage = found.stage[np.searchsorted(context.job.calls.ranks, calls.ranks)]
     own = model.own_ns + calls.own[:, CAUSES.index("kernel")] * (factor[stage] - 1)[calls.at]
-    longest = int(table["stage"].to_numpy()[of_mean.argmax()])
+    longest = table.iloc[int(of_mean.argmax())]
     return Finding(
-        title=f"Stage {longest} of the pipeline computes longer than the others",
-        evidence=f"Its ranks compute {human(float(of_mean.max()) - 1, 'ratio')} longer than the mean of {found.stages} stages; a stage "
-        f"waits {time_text(float(table['bubble_ns'].mean()))} per step on average.",
+        title=f"Stage {int(longest['stage'])} of the pipeline computes longer than the others",
+        evidence=f"Its ranks compute {human(float(of_mean.max()) - 1, 'ratio')} longer than the mean of {found.stages} stages"
+        f"{ends_text(longest)}; a stage waits {time_text(float(table['bubble_ns'].mean()))} per step on average.",
         saving=round((model.unchanged_ns - model.run(own)) / context.job.steps),
     )  # fmt: skip
 

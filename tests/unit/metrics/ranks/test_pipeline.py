@@ -8,8 +8,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from tb_sol_plugin.metrics.ranks.by_name import BY, TOTALS
+from tb_sol_plugin.metrics.ranks.calls import Member
 from tb_sol_plugin.metrics.ranks.job import job_of_members
-from tb_sol_plugin.metrics.ranks.pipeline import BUBBLES, Pipeline, by_stage, pipeline
+from tb_sol_plugin.metrics.ranks.pipeline import BUBBLES, Pipeline, by_stage, ends_text, pipeline
+from tb_sol_plugin.tables.packed import pack
 from tests.support.rank_factory import Job, Slow, simulate
 
 QUIET = Job(
@@ -45,6 +48,38 @@ def test_communication_inside_a_stage_is_no_bubble() -> None:
     assert (table["inside_ns"] > 1e6).all() and table["micro_batches"].tolist() == [4, 4] and table["ranks"].tolist() == [4, 4]
     slow = by_stage(found_in(replace(QUIET, stragglers=(Slow(1, "compute", 1.3),))))
     assert slow["of_mean"].tolist() == pytest.approx([1 / 1.075, 1.3 / 1.075, 1 / 1.075, 1 / 1.075], rel=1e-3)
+
+
+def test_embedding_and_head_are_named_where_modules_are_recorded() -> None:
+    # GIVEN a stage of two ranks with an embedding, one with a rotary embedding alone, one with a head and its loss, in two steps each
+    names = ("Embedding_0", "GPT_0.VocabParallelEmbedding_0.Linear_0", "Layer_0.RotaryEmbedding_1", "GPT_0.LMHead_0", "CrossEntropyLoss_0", "gemm")
+    module, kernel = BY.index("module"), BY.index("kernel")
+
+    def with_modules(member: Member, rows: list[tuple[int, int, int, int]]) -> Member:
+        columns = {name: np.array(values, np.int64) for name, values in zip(TOTALS, zip(*rows, strict=True), strict=True)}
+        return member._replace(summary=msgspec.structs.replace(member.summary, totals=pack(columns, TOTALS), names=names))
+
+    given = {
+        0: [(module, 0, 1, 300), (module, 1, 1, 100), (module, 0, 2, 500), (kernel, 0, 1, 9_999)],
+        1: [(module, 0, 1, 200), (module, 2, 2, 70)],
+        2: [(module, 2, 1, 70)],
+        4: [(module, 3, 1, 1_000), (module, 4, 1, 200), (module, 3, 2, 1_200)],
+    }
+    job = replace(QUIET, pp=3, tp=2, ranks_per_host=8)
+    members = [with_modules(m, given[m.rank]) if m.rank in given else m for m in simulate(job).members()]
+    found = pipeline(job_of_members(members).waits)
+    assert found is not None
+    table = by_stage(found).set_index("stage")
+    # THEN the first stage has (900 / 2 + 200 / 2) / 2 per step, and the last one's head 2,400 / 2 on the rank that recorded it
+    assert table["embedding_ns"].fillna(-1).tolist() == [275, -1, -1] and table["head_ns"].fillna(-1).tolist() == [-1, -1, 1_200]
+    assert [ends_text(one) for _, one in table.iterrows()] == [", 275\u202fns in its embedding", "", ", 1.20\u202fµs in its head"]
+
+
+def test_stages_are_compared_by_micro_batch() -> None:
+    # GIVEN even stages of which one was recorded with half of its micro-batches THEN per micro-batch it computes twice as long
+    found = found_in(QUIET)
+    half = found.rows.assign(micro_batches=np.where(found.rows["stage"] == 2, 4, found.rows["micro_batches"]))
+    assert by_stage(replace(found, rows=half))["of_mean"].tolist() == pytest.approx([0.8, 0.8, 1.6, 0.8], rel=1e-3)
 
 
 def test_without_stages_there_is_no_pipeline() -> None:
