@@ -20,10 +20,11 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses.time import critical_path_tables as T
-from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics import meanwhile, memo
 from tb_sol_plugin.metrics.critical.findings import findings
 from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.items import By, items
+from tb_sol_plugin.metrics.critical.layout import layout_of
 from tb_sol_plugin.metrics.critical.over_ranks import RankWaits, rank_waits, told_apart
 from tb_sol_plugin.metrics.critical.parts import PARTS, class_sums, classes_frame, mean_of, steps_frame
 from tb_sol_plugin.metrics.critical.path import OF_HOST, PLACE, Path, inside_ranges, path_of, selected_path
@@ -94,6 +95,8 @@ def run(capture: Capture, query: CriticalPathQuery, ranks: Sequence[RecordingRed
     waits = rank_waits(capture, ranks) if ranks else None
     path = told_apart(capture, path, waits) if waits is not None else path
     trust, phases = trust_of(capture, where), _phases(capture)
+    if trust.grade != "poor":
+        meanwhile(capture, lambda: layout_of(capture, where))  # for findings, which come after the items
     whole, path = path, inside_ranges(capture, path, query.phase) if query.phase else path
     of = where.rows, query.phase, query.step
     of_path, segments = partial(_of_path, capture, where, query, whole, path, waits), partial(_segments, capture, path)

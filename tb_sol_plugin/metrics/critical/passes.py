@@ -141,6 +141,15 @@ def doing_until(time: Ints, doing: Ints, moments: Ints, codes: int, early: int) 
     return out
 
 
+def take(edges: npt.NDArray[np.integer], ns: Ints, left: Ints, of: Rows, lag: Ints) -> None:
+    """Takes time of edges of a whole graph from the lags of the condensed one, in place: of each no more than is left of it.
+
+    left: of each edge, ns. of: the edge of the condensed graph that each is part of, -1 of none.
+    """
+    read = fixed(edges, np.int64), fixed(ns, np.int64)
+    take_kernel.of(len(edges), LOADING_PAYS)(*read, left, fixed(of, np.int32), lag)
+
+
 def load() -> None:
     """Loads the compiled loops ahead of time, as `tree.load` does."""
     none, rows, mask = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.bool_)
@@ -153,6 +162,7 @@ def load() -> None:
     latest_kernel(*of, none.copy())
     held_kernel(*of, fixed(none, np.int64), rows.copy())
     innermost_kernel(fixed(rows, np.int32), fixed(mask, np.bool_), fixed(mask, np.bool_), mask.copy(), rows.copy(), rows.copy())
+    take_kernel(fixed(none, np.int64), fixed(none, np.int64), none.copy(), fixed(rows, np.int32), none.copy())
     one = np.zeros(1, np.int64)
     doing_kernel(*[fixed(one, np.int64)] * 4, 0, one.copy(), np.zeros((1, 1), np.int64))
     walk_kernel(fixed(one, np.int64), fixed(rows, np.int32), fixed(one - 1, np.int32), 0, 0, np.empty(1, np.int32))
@@ -288,3 +298,14 @@ def doing_kernel(time, doing, moments, order, early, spent, out):  # type: ignor
             out[doing[i], k] += moment - time[i]
         else:
             out[early, k] += moment - time[0]
+
+
+@compiled()
+def take_kernel(edges, ns, left, of, lag):  # type: ignore[no-untyped-def]
+    """Lowers what is left of each edge, and the lag of the condensed one that it is part of."""
+    for i in range(len(edges)):
+        e = edges[i]
+        taken = min(ns[i], left[e])
+        left[e] -= taken
+        if of[e] >= 0:
+            lag[of[e]] -= taken

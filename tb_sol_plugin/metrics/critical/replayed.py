@@ -29,7 +29,6 @@ from tb_sol_plugin.metrics.rules.time import time_findings
 from tb_sol_plugin.metrics.time.scope import Scope, complete_steps, is_capture
 from tb_sol_plugin.metrics.time.waterfall import Waterfall, windows_of
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Floats, Ints, Rows
 from tb_sol_plugin.units import human
@@ -74,7 +73,7 @@ class Replayed:
             return combined_ns(some, self.steps)
         taken = [self.taken[one.id] for one in some]
         edges, ns = (np.concatenate([np.zeros(0, np.int64), *(pair[i] for pair in taken)]) for i in (0, 1))
-        saved = round(self.window.moved_ns(*_at_most(self.window, edges.astype(np.int64), ns)) / self.steps)
+        saved = round(self.window.moved_ns(edges, ns) / self.steps)
         return min(max(saved, max((f.saving for f in some), default=0)), sum(f.removed or 0 for f in some))
 
 
@@ -150,17 +149,10 @@ def _replayed(
         idle = iv.overlap_with(start, stop, spans) if len(spans[0]) else np.zeros(0, np.int64)
         at = np.flatnonzero(idle)
         edges, ns = np.concatenate((runs[some], edge[at])), np.concatenate((removed[some], idle[at]))
-        saved = min(max(round(window.moved_ns(*_at_most(window, edges, ns)) / steps), 0), one.saving)
+        saved = min(max(round(window.moved_ns(edges, ns) / steps), 0), one.saving)
         taken[one.id] = edges.astype(np.int32), ns
         out.append(replace(one, saving=saved, removed=one.saving, hidden=saved < least * step_ns))
     return Replayed(ranked(out), trust.grade, round(trust.error * step_ns), steps, window, taken)
-
-
-def _at_most(window: Window, edges: Ints, ns: Ints) -> tuple[Ints, Ints]:
-    """Returns (each edge once, ns that are taken of it in all): no more than it takes."""
-    once, place = arrays.in_order(edges)
-    sums = arrays.exact_sums(place, ns, len(once))
-    return once, np.minimum(sums, window.lag[once])
 
 
 def _of_copies(capture: Capture, rows: Ints, found: Finding, steps: int) -> Taken:

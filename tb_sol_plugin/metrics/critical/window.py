@@ -101,11 +101,9 @@ class Window:
     # -- replays ------------------------------------------------------------------------------------------------
 
     def moved_ns(self, edges: npt.NDArray[np.integer], less: Ints) -> int:
-        """Returns by how much the stretch ends earlier where some edges, each of them once, take less, ns; later: negative."""
-        part, lag = self.part, self.lags.copy()
-        of = part.of_edge[edges]
-        some = of >= 0  # nothing is waited for after the others
-        np.subtract.at(lag, of[some], less[some])
+        """Returns by how much the stretch ends earlier where edges take less, ns, of each no more than it takes; later: negative."""
+        part, lag, left = self.part, self.lags.copy(), self.lag.copy()
+        passes.take(edges, less, left, part.of_edge, lag)
         time = passes.replay(self.order, part.first, part.source, lag, self.times)
         return int(self.time[self.ends].max() - time[self.last_nodes].max())
 
