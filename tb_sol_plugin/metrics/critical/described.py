@@ -14,6 +14,7 @@ from tb_sol_plugin.tables.compiled import compiled, fixed
 
 if TYPE_CHECKING:
     from tb_sol_plugin.metrics.critical.graph import Graph
+    from tb_sol_plugin.metrics.critical.window import Window
 
 LOADING_PAYS: Final = 10_000
 """Edges up to which the plain loops cost less than loading the compiled ones."""
@@ -70,32 +71,42 @@ def described(of: Graph, node: Ints, edge: Ints, classes: Classes, always: Ints,
     return out
 
 
-class Merged(NamedTuple):
-    """Pieces of time of which neighbors that are alike are one. key: what each is of. ns: in all. most: of the first. edges: how many."""
+class Merged:
+    """Pieces of the time of condensed edges: what of one is of one class and item is one piece.
 
-    key: Ints
-    ns: Ints
-    most: Ints
-    edges: Ints
-    events: Floats
-
-
-def merged(
-    what: Described, alone: Mask, key: Ints, own: Ints, rest: Ints, count: npt.NDArray[np.integer], events: Floats, no_limit: int
-) -> Merged:  # fmt: skip
-    """Returns the pieces of some edges: what is explained of each, then what is not.
-
-    alone: edges whose time is one piece with a limit. key, rest: of what is explained, and of the rest. own: ns that count in place of what
-    is explained, -1 for that. count, events: of each edge; events may be empty.
+    key: edge, class and item of each as one number. ns: in all. most: what of it is explained, of the first. edges: of the whole graph.
+    events: as many as the edges say, if they do.
     """
-    size = 2 * len(key)
-    keys, ns, most, number = (np.empty(size, np.int64) for _ in range(4))
-    taken = np.zeros(size if len(events) else 0)
-    of = tuple(fixed(c, np.int64) for c in (what.lag, what.excess, what.most, key, own, rest, count))
-    found = merge_kernel.of(len(key), LOADING_PAYS)(
-        fixed(alone, np.bool_), of, fixed(events, np.float64), no_limit, keys, ns, most, number, taken
-    )
-    return Merged(keys[:found], ns[:found], most[:found], number[:found], taken[:found])
+
+    def __init__(self, classes: int, rest: int, items: int, no_limit: int, *, events: bool) -> None:
+        """classes, items: how many of each, and none. rest: the class of what is not explained. no_limit: `most` where all is."""
+        self._terms = (rest, items, no_limit)
+        self._slots = np.full((2, classes * items), -1, np.int64)
+        self._state = np.array([0, 0, -1], np.int64)
+        self._room, self._events = 0, events
+        self._columns: list[npt.NDArray[Any]] = [np.zeros(0, np.int64) for _ in range(4)] + [np.zeros(0)]
+
+    def add(self, what: Described, place: Rows, alone: Mask, item: Ints, own: Ints, count: Ints, events: Floats) -> None:
+        """Adds edges, in order of the condensed edges that they are part of.
+
+        place: these, -1 of none. alone: edges whose time is one piece with a limit. item: of each, from 0 on. own: ns that count in place
+        of what is explained, -1 for that. count, events: of each edge; events may be empty.
+        """
+        need = int(self._state[0]) + 2 * len(item)
+        if need > self._room:
+            self._room = max(need, 3 * self._room // 2)
+            self._columns = [np.append(column, np.zeros(self._room - len(column), column.dtype)) for column in self._columns]
+        of = (what.lag, what.excess, what.most, what.kind, item, own, count)
+        merge_kernel.of(len(item), LOADING_PAYS)(
+            fixed(place, np.int32), fixed(alone, np.bool_), tuple(fixed(c, np.int64) for c in of), fixed(events, np.float64), self._terms,
+            self._slots, self._state, tuple(self._columns),
+        )  # fmt: skip
+
+    def columns(self) -> list[npt.NDArray[Any]]:
+        """Returns key, ns, most, edges and, if they are told, events of the pieces, by key."""
+        size = int(self._state[0])
+        order = np.argsort(self._columns[0][:size], kind="stable")
+        return [self._columns.pop(0)[order] for _ in range(5 if self._events else 4)]  # one by one: each is long
 
 
 def items_of_edges(
@@ -118,14 +129,29 @@ def items_of_edges(
     return out
 
 
+def totals_of(window: Window, of_edge: Rows, late: Ints, total: Ints, known: Mask) -> tuple[Rows, Ints]:
+    """Adds the time of work in a window to the item that it counts for; returns (item, how late it may be) of what may be late.
+
+    of_edge: item of each edge, -1 none. late: of each node, ns. total, known: of each item, in place: time, and whether it has any work.
+    """
+    item, may = np.empty(len(of_edge), np.int32), np.empty(len(of_edge), np.int64)
+    work = fixed(window.kind, np.int8), fixed(window.target, np.int32), fixed(window.lag, np.int64), fixed(of_edge, np.int32)
+    found = totals_kernel.of(len(of_edge), LOADING_PAYS)(
+        *work, fixed(window.happens, np.bool_), fixed(late, np.int64), total, known, item, may
+    )
+    return item[:found], may[:found]
+
+
 def load() -> None:
     """Loads the compiled loops ahead of time, as `tree.load` does."""
     none, rows, small, mask = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int8), np.zeros(0, np.bool_)
     long, short, tiny, marks = fixed(none, np.int64), fixed(rows, np.int32), fixed(small, np.int8), fixed(mask, np.bool_)
     held, moments, out = (tiny, tiny, long, long), (long, long, long, short, short, marks), tuple(none.copy() for _ in range(7))
     describe_kernel(long, long, held, moments, (long,) * 4, (0,) * 6, (*out, mask.copy()))
-    events = np.zeros(0)
-    merge_kernel(marks, (long,) * 7, fixed(events, np.float64), 0, *(none.copy() for _ in range(4)), events.copy())
+    events, columns = np.zeros(0), (*(none.copy() for _ in range(4)), np.zeros(0))
+    slots, state = np.full((2, 1), -1, np.int64), np.array([0, 0, -1], np.int64)
+    merge_kernel(short, marks, (long,) * 7, fixed(events, np.float64), (0, 1, 0), slots, state, columns)
+    totals_kernel(tiny, short, long, short, marks, long, none.copy(), mask.copy(), rows.copy(), none.copy())
     items_kernel((short, short, tiny, long), long, short, 0, (long, short), long, long, long, rows.copy())
 
 
@@ -168,29 +194,42 @@ def describe_kernel(node, edge, held, moments, tables, places, out):  # type: ig
 
 
 @compiled()
-def merge_kernel(alone, of, event, no_limit, keys, ns, limit, count, events):  # type: ignore[no-untyped-def]
-    """Writes the pieces, adding each to the one before it where both are of one key; returns how many."""
-    lag, excess, most, key, own, rest, counts = of
-    n = 0
-    for turn in range(2):
-        for i in range(len(key)):
-            if turn == 0:
-                one, time, number = key[i], own[i], counts[i]
-                if time < 0:
-                    time = lag[i] if alone[i] else lag[i] - excess[i]
-            elif alone[i] or excess[i] <= 0:
-                continue
-            else:
-                one, time, number = rest[i], excess[i], 0
-            if n == 0 or keys[n - 1] != one:
-                keys[n], ns[n], count[n] = one, 0, 0
-                limit[n] = most[i] if turn == 0 and alone[i] else no_limit
+def merge_kernel(place, alone, of, event, terms, slots, state, columns):  # type: ignore[no-untyped-def]
+    """Adds what each edge takes to the piece of its condensed edge, class and item; what is not explained is a class of its own.
+
+    slots: the last piece of each class and item: of no condensed edge, and of any. state: pieces, the first one of the last condensed edge,
+    and that edge.
+    """
+    lag, excess, most, kind, items, own, counts = of
+    keys, ns, limit, count, events = columns
+    rest, width, no_limit = terms
+    n, begin, last = state[0], state[1], state[2]
+    span = slots.shape[1]
+    for i in range(len(place)):
+        edge = place[i]
+        if edge >= 0 and edge != last:
+            last, begin = edge, n
+        for turn in range(2):
+            whole = alone[i]
+            if turn == 1 and (whole or excess[i] <= 0):
+                break
+            local = (rest if turn == 1 else kind[i]) * width + items[i]
+            row = 1 if edge >= 0 else 0
+            at = slots[row, local]
+            if at < 0 or (row == 1 and at < begin):
+                at = n
+                slots[row, local] = n
+                keys[n] = (edge + 1) * span + local
+                limit[n] = most[i] if whole else no_limit
                 n += 1
-            ns[n - 1] += time
-            count[n - 1] += number
-            if turn == 0 and len(event) > 0:
-                events[n - 1] += event[i]
-    return n
+            if turn == 1:
+                ns[at] += excess[i]
+            else:
+                ns[at] += own[i] if own[i] >= 0 else lag[i] if whole else lag[i] - excess[i]
+                count[at] += counts[i]
+                if len(event) > 0:
+                    events[at] += event[i]
+    state[0], state[1], state[2] = n, begin, last
 
 
 @compiled()
@@ -208,3 +247,20 @@ def items_kernel(edges, time, nodes, hosts, rows, latency, on_device, on_host, o
             out[e] = on_device[device_row[(whole - hosts) // 2]]
         else:
             out[e] = latency[k]
+
+
+@compiled()
+def totals_kernel(kind, target, lag, of_edge, happens, late, total, known, item, may):  # type: ignore[no-untyped-def]
+    """Adds up work by item, and lists what of it may be late; returns how many."""
+    never = 2**62
+    n = 0
+    for e in range(len(of_edge)):
+        own, v = of_edge[e], target[e]
+        if own < 0 or not happens[v] or (kind[e] != HOST and kind[e] != DEVICE):
+            continue
+        total[own] += lag[e]
+        known[own] = True
+        if late[v] > 0 and late[v] < never:
+            item[n], may[n] = own, late[v]
+            n += 1
+    return n

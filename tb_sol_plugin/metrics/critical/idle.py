@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import memo
@@ -83,18 +84,18 @@ def thread_time(capture: Capture, thread: np.ndarray, begin: Ints, end: Ints) ->
     return out
 
 
-def _doing(capture: Capture, graph: Graph) -> Ints:
+def _doing(capture: Capture, graph: Graph) -> npt.NDArray[np.int8]:
     """Returns the place in ON_HOST of what each thread does after each of its nodes, until the next."""
 
-    def make() -> Ints:
+    def make() -> npt.NDArray[np.int8]:
         nodes = graph.nodes
-        of_class = np.full(len(CLASSES), ON_HOST.index("host_other"), np.int64)
+        of_class = np.full(len(CLASSES), ON_HOST.index("host_other"), np.int8)
         for name in OF_HOST:
             of_class[PLACE[name]] = ON_HOST.index(name)
         out = of_class[host_classes(capture)[nodes.inside]]
-        kind = graph.edges.kinds(graph.binding[: nodes.hosts])
+        bound = np.append(graph.edges.kind, np.int8(-1))[graph.binding[: nodes.hosts]]
         for name, kinds in (("sync", (SYNC, QUEUE_FULL)), ("handoff", (HANDOFF,))):
-            ended = np.flatnonzero(np.isin(kind, kinds) & ~nodes.begins)
+            ended = np.flatnonzero(np.isin(bound, kinds) & ~nodes.begins)
             out[ended - 1] = ON_HOST.index(name)
         return out
 

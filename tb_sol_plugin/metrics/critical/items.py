@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics import memo
-from tb_sol_plugin.metrics.critical import passes
-from tb_sol_plugin.metrics.critical.described import items_of_edges
-from tb_sol_plugin.metrics.critical.edges import DEVICE, HOST, KINDS
+from tb_sol_plugin.metrics.critical.described import items_of_edges, totals_of
+from tb_sol_plugin.metrics.critical.edges import KINDS
 from tb_sol_plugin.metrics.critical.path import (
     CLASSES,
     LABELS,
@@ -182,14 +181,10 @@ def _edge_items(window: Window, keys: Keys) -> Rows:
 
 def _totals(capture: Capture, where: Scope, window: Window, of_edge: Rows, size: int) -> tuple[Ints, Ints]:
     """Returns per item (time of its work in the steps, -1 of what is no work; median slack of what is not on the path, -1 none)."""
-    work = np.flatnonzero(window.inside & (of_edge >= 0) & np.isin(window.kind, (HOST, DEVICE)))
-    total = np.full(size, -1, np.int64)
-    sums = arrays.exact_sums(of_edge[work], window.lag[work], size)
-    known = np.bincount(of_edge[work], minlength=size) > 0
-    total[known] = sums[known]
-    late = slack_of(capture, where)[window.target[work]]
-    off = (late > 0) & (late < passes.NEVER)
-    median = arrays.medians(of_edge[work][off], late[off], size)
+    total, known = np.zeros(size, np.int64), np.zeros(size, np.bool_)
+    item, late = totals_of(window, of_edge, slack_of(capture, where), total, known)
+    total[~known] = -1
+    median = arrays.medians(item, late, size)
     return total, np.where(np.isfinite(median), np.nan_to_num(median), -1).astype(np.int64)
 
 
@@ -207,10 +202,10 @@ def _saved(window: Window, of_edge: Rows, rows: Ints) -> tuple[Ints, Ints]:
     """Returns what the steps take less where each item takes half of its time, and none; -1 for items that are not replayed."""
     half, zero = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
     count = max(min(MOST_REPLAYED, EDGES_REPLAYED // max(window.size, 1)), LEAST_REPLAYED)
-    place = np.full(max(int(of_edge.max(initial=-1)), int(rows.max(initial=-1))) + 2, -1, np.int64)  # the last for none
+    place = np.full(max(int(of_edge.max(initial=-1)), int(rows.max(initial=-1))) + 2, -1, np.int32)  # the last for none
     place[rows[:count]] = np.arange(min(count, len(rows)))
     item = place[of_edge]
-    there = np.flatnonzero(np.bincount(item[item >= 0], minlength=min(count, len(rows))))
+    there = np.flatnonzero(np.bincount(item + 1, minlength=min(count, len(rows)) + 1)[1:])
     if len(there):
         less, nothing = window.moved_by_each_ns(item, min(count, len(rows)))
         half[there], zero[there] = less[there], nothing[there]

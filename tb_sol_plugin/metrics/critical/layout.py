@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,8 @@ import numpy.typing as npt
 from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical import passes
-from tb_sol_plugin.metrics.critical.described import merged
+from tb_sol_plugin.metrics.critical.described import Merged
+from tb_sol_plugin.metrics.critical.edges import KINDS
 from tb_sol_plugin.metrics.critical.items import edge_items, keys_of
 from tb_sol_plugin.metrics.critical.path import CLASSES, NORMAL_NS, PLACE, begin_class, path_of, shares_of
 from tb_sol_plugin.metrics.critical.window import Window, window_of_steps
@@ -167,41 +168,24 @@ def _layout(capture: Capture, where: Scope) -> Layout:
 
 def _pieces(capture: Capture, window: Window, item: Ints, edges: Ints, part: Part | None = None) -> Pieces:
     """Returns the pieces of some edges of a window. item: of each of them. part: what of them counts; None for all."""
-    size, classes = int(item.max(initial=-1)) + 2, len(CLASSES)
-    some = (slice(i, i + AT_ONCE) for i in range(0, max(len(edges), 1), AT_ONCE))
-    parts = [_neighbors(capture, window, item[at], edges[at], part.at(at) if part is not None else None, size) for at in some]
-    key, *columns = map(list, zip(*parts, strict=True))
-    del parts
-    keys = np.concatenate(key)
-    order = np.argsort(keys, kind="stable")
-    keys = keys[order]
-    begins = np.flatnonzero(np.diff(keys, prepend=-1))
-    keys = keys[begins]
-    found = [_summed(np.concatenate(columns.pop(0))[order], begins, i) for i in range(len(columns))]  # one by one: each is long
-    edge, kind, own = (one.astype(np.int32) for one in (keys // (classes * size) - 1, keys // size % classes, keys % size - 1))
-    return Pieces(edge, kind, own, *found)
-
-
-def _neighbors(capture: Capture, window: Window, item: Ints, edges: Ints, part: Part | None, size: int) -> list[npt.NDArray[Any]]:
-    """Returns keys, ns, limits and edges of the pieces of some edges, and events of a part; neighbors that are alike are one piece: most of
-    what is alike stands side by side. size: items, and none.
-    """
-    of = window.part
-    share = shares_of(capture, window.graph, window.edges_in_graph(edges))
-    edge = of.of_edge[edges].astype(np.int64)
-    # a latency is an edge by itself, whose limit holds at any scale; those of a stream within a chain are split as they were measured
-    alone = np.isin(window.kind[edges], [*NORMAL_NS]) & (edge >= 0) & (of.high[edge] - of.low[edge] == 1)
-    key, rest = (((edge + 1) * len(CLASSES) + kind) * size + item + 1 for kind in (share.kind, PLACE["unexplained"]))
-    if part is None:
-        part = Part(np.full(len(edges), -1), np.ones(len(edges), np.int64))
-    events = np.zeros(0) if part.events is None else part.events
-    found = merged(share, alone, key, part.ns, rest, part.count, events, NO_LIMIT)
-    return list(found if part.events is not None else found[:-1])
-
-
-def _summed(column: npt.NDArray[Any], begins: Ints, place: int) -> npt.NDArray[Any]:
-    """Returns a column of pieces with those of one key as one: their sum, and of limits, the second column, that of the first."""
-    return np.asarray(column[begins] if place == 1 else np.add.reduceat(column, begins))
+    if (edges[1:] < edges[:-1]).any():
+        order = np.argsort(edges, kind="stable")
+        item, edges, part = item[order], edges[order], part.at(order) if part is not None else None
+    size, told = int(item.max(initial=-1)) + 2, part is not None and part.events is not None
+    found, of = Merged(len(CLASSES), PLACE["unexplained"], size, NO_LIMIT, events=told), window.part
+    latency = np.isin(np.arange(len(KINDS)), [*NORMAL_NS])
+    for begin in range(0, len(edges), AT_ONCE):
+        at = slice(begin, begin + AT_ONCE)
+        some, counted = edges[at], part.at(at) if part is not None else Part(np.full(len(edges[at]), -1), np.ones(len(edges[at]), np.int64))
+        share, edge = shares_of(capture, window.graph, window.edges_in_graph(some)), of.of_edge[some]
+        # a latency is an edge by itself, whose limit holds at any scale; those of a stream within a chain are split as they were measured
+        alone = latency[window.kind[some]] & (edge >= 0) & (of.high[edge] - of.low[edge] == 1)
+        events = np.zeros(0) if counted.events is None else counted.events
+        found.add(share, edge, alone, item[at] + 1, counted.ns, counted.count, events)
+    keys, *columns = found.columns()
+    span = len(CLASSES) * size
+    edge, kind, own = (one.astype(np.int32) for one in (keys // span - 1, keys % span // size, keys % size - 1))
+    return Pieces(edge, kind, own, *columns)
 
 
 # -- Changes ----------------------------------------------------------------------------------------------------------
@@ -215,7 +199,7 @@ class Part:
     count: Ints
     events: Floats | None = None
 
-    def at(self, some: slice | Mask) -> Part:
+    def at(self, some: slice | Mask | Ints) -> Part:
         """Returns that of some of the edges."""
         return Part(self.ns[some], self.count[some], self.events[some] if self.events is not None else None)
 

@@ -70,6 +70,20 @@ class Pieces(NamedTuple):
     whole: Ints
 
 
+def pieces(of: Rows, lag: Ints, item: npt.NDArray[np.integer], items: int) -> Pieces:
+    """Returns what of the lags of a graph is of an item. of: the edge of it that each edge of a whole graph is part of, ascending; -1 none.
+
+    lag, item: of these, -1 of no item. items: how many.
+    """
+    read = (fixed(of, np.int32), fixed(lag, np.int64), fixed(item, np.int32))
+    loop = pieces_kernel.of(len(of), LOADING_PAYS)
+    none = np.zeros(0, np.int64)
+    size = loop(*read, np.full(items, -1, np.int64), Pieces(none, none, none, none)[:])
+    out = Pieces(*(np.zeros(size, np.int64) for _ in range(4)))
+    loop(*read, np.full(items, -1, np.int64), out[:])
+    return out
+
+
 def spread(node: Rows, at: Ints, chain: Mask, first: Ints, lag: Ints) -> Ints:
     """Returns when each node of a whole graph happens, from those of the condensed one.
 
@@ -129,14 +143,14 @@ def innermost(row: Rows, opens: Mask, begins: Mask) -> Rows:
     return out
 
 
-def doing_until(time: Ints, doing: Ints, moments: Ints, codes: int, early: int) -> npt.NDArray[np.int64]:
+def doing_until(time: Ints, doing: npt.NDArray[np.int8], moments: Ints, codes: int, early: int) -> npt.NDArray[np.int64]:
     """Returns (codes, moments): ns that a thread has spent on each of some things until each moment.
 
     time, doing: ascending, and what the thread does from then on. early: what it does before the first: less than none of it is spent.
     """
     out = np.zeros((codes, len(moments)), np.int64)
     order = np.argsort(moments, kind="stable")
-    read = (fixed(time, np.int64), fixed(doing, np.int64), fixed(moments, np.int64), fixed(order, np.int64))
+    read = (fixed(time, np.int64), fixed(doing, np.int8), fixed(moments, np.int64), fixed(order, np.int64))
     doing_kernel.of(len(time) + len(moments), LOADING_PAYS)(*read, early, np.zeros(codes, np.int64), out)
     return out
 
@@ -162,9 +176,10 @@ def load() -> None:
     latest_kernel(*of, none.copy())
     held_kernel(*of, fixed(none, np.int64), rows.copy())
     innermost_kernel(fixed(rows, np.int32), fixed(mask, np.bool_), fixed(mask, np.bool_), mask.copy(), rows.copy(), rows.copy())
+    pieces_kernel(fixed(rows, np.int32), fixed(none, np.int64), fixed(rows, np.int32), none.copy(), (none,) * 4)
     take_kernel(fixed(none, np.int64), fixed(none, np.int64), none.copy(), fixed(rows, np.int32), none.copy())
     one = np.zeros(1, np.int64)
-    doing_kernel(*[fixed(one, np.int64)] * 4, 0, one.copy(), np.zeros((1, 1), np.int64))
+    doing_kernel(fixed(one, np.int64), fixed(one, np.int8), *[fixed(one, np.int64)] * 2, 0, one.copy(), np.zeros((1, 1), np.int64))
     walk_kernel(fixed(one, np.int64), fixed(rows, np.int32), fixed(one - 1, np.int32), 0, 0, np.empty(1, np.int32))
 
 
@@ -207,6 +222,28 @@ def each_kernel(nodes, first, source, lag, own, item, half, whole, begin, time):
             else:
                 for k in range(lanes):
                     time[v, k] = max(time[v, k], found[k])
+
+
+@compiled()
+def pieces_kernel(of, lag, item, last, out):  # type: ignore[no-untyped-def]
+    """Writes the pieces where there is room for them; returns how many. last: the last piece of each item."""
+    edge, whose, half, whole = out
+    n, begin, current = 0, 0, -1
+    for e in range(len(of)):
+        if of[e] < 0 or item[e] < 0:
+            continue
+        if of[e] != current:
+            current, begin = of[e], n
+        at = last[item[e]]
+        if at < begin:
+            at = n
+            last[item[e]] = n
+            n += 1
+        if len(edge) > 0:
+            edge[at], whose[at] = current, item[e]
+            half[at] += lag[e] - lag[e] // 2
+            whole[at] += lag[e]
+    return n
 
 
 @compiled()

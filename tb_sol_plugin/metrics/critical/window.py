@@ -117,7 +117,7 @@ class Window:
         """When the nodes of the condensed graph happen."""
         return self.time[self.part.node]
 
-    def moved_by_each_ns(self, item: Ints, items: int) -> tuple[Ints, Ints]:
+    def moved_by_each_ns(self, item: npt.NDArray[np.integer], items: int) -> tuple[Ints, Ints]:
         """Returns by how much the stretch ends earlier where one item takes half of its time, and where it takes none; per item, ns.
 
         item: of each edge, -1 of none.
@@ -135,23 +135,12 @@ class Window:
         part, place = self.part.with_nodes(self.places(ends))
         late = passes.latest(part.order, part.first, part.source, part.lags(self.lag), place, until)
         at = passes.spread_back(part.node, late, part.chain, self.first, self.lag)
-        found: Ints = np.where(at < passes.NEVER, at - self.time, passes.NEVER)
-        return found
+        return np.subtract(at, self.time, out=at, where=at < passes.NEVER)
 
 
-def pieces_of(part: Condensed, lag: Ints, item: Ints, items: int) -> passes.Pieces:
-    """Returns what of the lags of a condensed graph is of an item. lag, item: of the edges of the whole graph."""
-    edge = np.flatnonzero(item >= 0)
-    of = part.of_edge[edge]
-    edge, of = edge[of >= 0], of[of >= 0].astype(np.int64)
-    key = of * items + item[edge]
-    order = np.argsort(key, kind="stable")
-    key, whole = key[order], lag[edge][order]
-    begin = np.flatnonzero(np.diff(key, prepend=-1))
-    half = whole - whole // 2
-    if len(begin):
-        half, whole = np.add.reduceat(half, begin), np.add.reduceat(whole, begin)
-    return passes.Pieces(key[begin] // items, key[begin] % items, half, whole)
+def pieces_of(part: Condensed, lag: Ints, item: npt.NDArray[np.integer], items: int) -> passes.Pieces:
+    """Returns what of the lags of a condensed graph is of an item. lag, item: of the edges of the whole graph, -1 of none."""
+    return passes.pieces(part.of_edge, lag, item, items)
 
 
 def window_of_steps(capture: Capture, where: Scope) -> Window:
