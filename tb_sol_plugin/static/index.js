@@ -9017,7 +9017,7 @@ function widthOf(s, c, scale, numeric, head) {
 	if (typeof total === "number" && numeric) lengths.push(inColumn(total, scale).length + 1);
 	const label = typeof total === "string" ? total.length * SANS + 28 : 0;
 	lengths.sort((a, b) => a - b);
-	const typical = lengths[Math.ceil((lengths.length - 1) * .97)] ?? 1;
+	const typical = lengths[show === "badge" ? lengths.length - 1 : Math.ceil((lengths.length - 1) * .97)] ?? 1;
 	if (numeric) return Math.max(head, typical * SANS + 20 + (BAR[show] ?? 0) + (BAR[show] ? 10 : 0));
 	const extra = show === "tree" ? 110 : show === "symbol" ? 26 : show === "badge" ? 26 : 0;
 	const most = show === "tree" || show === "code" || show === "symbol" ? 430 : show === "shapes" ? 280 : 320;

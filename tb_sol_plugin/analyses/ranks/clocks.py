@@ -29,7 +29,8 @@ COLUMNS: Final = (
     Column("domain", "Clock", doc="host, or the rank alone where its host is not known", show="text"),
     Column("ranks", "Ranks", "count", "ranks that have this clock"),
     Column("offset_ns", "Offset", "ns", "added to its times; the middle clock has 0"),
-    Column("drift_ppm", "Drift, ppm", doc="by how much it runs too slow, in parts per million; 0 where the recording shows none"),
+    Column("drift_ppm", "Drift, ppm", doc="by how much it runs too slow, in parts per million",
+           missing="not fitted: that takes a recording of a second or more, whose collectives end closer together with it"),
     Column("jump_ns", "Set by", "ns", "added to its times after it was set while it recorded", rank=2, missing="it was not set"),
     Column("sync_points", "Collectives", "count", "collectives with other hosts that it was fitted by"),
     Column("sigma_ns", "Uncertainty", "ns", "standard deviation of ends around the fit", missing="no collective with another host"),
@@ -77,7 +78,7 @@ def _clock_table(job: Job) -> TableSection:
     clock, calls = job.clocks, job.calls
     frame = pd.DataFrame({
         "domain": list(calls.domains), "ranks": np.bincount(calls.domain, minlength=len(calls.domains)),
-        "offset_ns": np.rint(clock.offset_ns).astype(np.int64), "drift_ppm": clock.drift * 1e6,
+        "offset_ns": np.rint(clock.offset_ns).astype(np.int64), "drift_ppm": clock.drift * 1e6 if clock.drift.any() else np.full(len(clock.drift), np.nan),
         "jump_ns": whole_numbers(np.where(clock.jump_ns != 0, clock.jump_ns, np.nan)), "sync_points": clock.sync_points,
         "sigma_ns": whole_numbers(clock.sigma_ns), "interval_ns": whole_numbers(clock.interval_ns), "violations": clock.violations,
         "component": clock.component + 1, "grade": list(clock.grade),

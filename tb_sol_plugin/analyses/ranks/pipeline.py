@@ -17,7 +17,7 @@ import pandas as pd
 from tb_sol_plugin.metrics.ranks import reports
 from tb_sol_plugin.metrics.ranks import sections as R
 from tb_sol_plugin.metrics.ranks.comparison import Ranks
-from tb_sol_plugin.metrics.ranks.pipeline import Pipeline, by_stage, ends_text, pipeline
+from tb_sol_plugin.metrics.ranks.pipeline import ENDS, Pipeline, by_stage, ends_text, pipeline
 from tb_sol_plugin.metrics.ranks.summary import RankSummary
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.query import Query
@@ -117,8 +117,9 @@ def _tables(found: Pipeline, table: pd.DataFrame) -> list[TableSection]:
         frame["micro_batches"] = whole_numbers(np.where(batches > 0, batches, np.nan))
         for column in (c.name for c in BY_STAGE if c.unit == "ns" and c.name in frame):
             frame[column] = whole_numbers(frame[column])
+    hidden = frozenset(name for name in ENDS if table[name].isna().all())
     return [
-        make_table("by_stage", "By stage", table, BY_STAGE, key="stage", sort=Sort("stage", descending=False),
+        make_table("by_stage", "By stage", table, R.columns_of(BY_STAGE, [True], hidden), key="stage", sort=Sort("stage", descending=False),
                    empty="No complete step was recorded.", subtitle="per step, mean over its ranks"),
         make_table("stages", "By stage and step", each, BY_STEP, sort=Sort("bubble_ns"), empty="No complete step was recorded."),
     ]  # fmt: skip

@@ -150,7 +150,7 @@ function widthOf(s: TableSection, c: Column, scale: ColumnScale, numeric: boolea
   if (typeof total === "number" && numeric) lengths.push(inColumn(total, scale).length + 1);
   const label = typeof total === "string" ? total.length * SANS + 28 : 0;
   lengths.sort((a, b) => a - b);
-  const typical = lengths[Math.ceil((lengths.length - 1) * 0.97)] ?? 1;
+  const typical = lengths[show === "badge" ? lengths.length - 1 : Math.ceil((lengths.length - 1) * 0.97)] ?? 1; // a badge is never cut
   if (numeric) return Math.max(head, typical * SANS + 20 + (BAR[show] ?? 0) + (BAR[show] ? 10 : 0));
   const extra = show === "tree" ? 110 : show === "symbol" ? 26 : show === "badge" ? 26 : 0;
   const most = show === "tree" || show === "code" || show === "symbol" ? 430 : show === "shapes" ? 280 : 320;
