@@ -119,7 +119,8 @@ def _tables(found: Pipeline, table: pd.DataFrame) -> list[TableSection]:
             frame[column] = whole_numbers(frame[column])
     hidden = frozenset(name for name in ENDS if table[name].isna().all())
     return [
-        make_table("by_stage", "By stage", table, R.columns_of(BY_STAGE, [True], hidden), key="stage", sort=Sort("stage", descending=False),
+        make_table("by_stage", "By stage", table, R.columns_of(BY_STAGE, [True], hidden), key="stage",
+                   sort=Sort("stage", descending=False),
                    empty="No complete step was recorded.", subtitle="per step, mean over its ranks"),
         make_table("stages", "By stage and step", each, BY_STEP, sort=Sort("bubble_ns"), empty="No complete step was recorded."),
     ]  # fmt: skip
