@@ -78,7 +78,7 @@ def _clock_table(job: Job) -> TableSection:
     clock, calls = job.clocks, job.calls
     frame = pd.DataFrame({
         "domain": list(calls.domains), "ranks": np.bincount(calls.domain, minlength=len(calls.domains)),
-        "offset_ns": np.rint(clock.offset_ns).astype(np.int64), "drift_ppm": clock.drift * 1e6 if clock.drift.any() else np.full(len(clock.drift), np.nan),
+        "offset_ns": np.rint(clock.offset_ns).astype(np.int64), "drift_ppm": clock.drift * (1e6 if clock.drift.any() else np.nan),
         "jump_ns": whole_numbers(np.where(clock.jump_ns != 0, clock.jump_ns, np.nan)), "sync_points": clock.sync_points,
         "sigma_ns": whole_numbers(clock.sigma_ns), "interval_ns": whole_numbers(clock.interval_ns), "violations": clock.violations,
         "component": clock.component + 1, "grade": list(clock.grade),
