@@ -322,7 +322,8 @@ def _rank_table(found: Ranks[RankSummary], job: Job, query: RanksQuery, places: 
     hidden = frozenset(name for name, shown in seen.items() if not shown)
     choice = seen["node"] and 1 < len(job.calls.domains) <= MOST_CHOICES
     return make_table(
-        "ranks", "Ranks", frame, R.columns_of(RANK_COLUMNS, [True], hidden), key="worker", subtitle="over all that was recorded; Step is the median",
+        "ranks", "Ranks", frame, R.columns_of(RANK_COLUMNS, [True], hidden), key="worker",
+        subtitle="over all that was recorded; Step is the median",
         sort=Sort("saved_ns" if frame["saved_ns"].notna().any() else "path_excess_ns"), marks=marks,
         row_links=links, cell_links={"rank": links}, filters=["node"] if choice else [],
         footer="A rank opens what it does. Peers are ranks with the same groups, at the same place of a pipeline.",

@@ -232,6 +232,8 @@ def test_groups_and_clocks(members: list[Member]) -> None:
     assert len(table) == 11 and (table["instances"] == table["matched"]).all() and table["unmatched_because"].isna().all()
     found = asked("clocks", members)
     assert "2 hosts" in text(found) and "**good**" in text(found) and found.table("clocks")["grade"].tolist() == ["good", "good"]
+    # AND of a recording of less than a second no drift is known, which is not 0
+    assert found.table("clocks")["drift_ppm"].isna().all()
 
 
 @pytest.mark.parametrize("name", NAMES)
