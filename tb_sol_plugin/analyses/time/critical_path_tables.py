@@ -23,7 +23,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Fact, Link, OnTimeline, Sort, TableSection, make_table
 from tb_sol_plugin.model.row_links import RowLinks
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.arrays import Rows
 from tb_sol_plugin.units import human
 
 HEIGHT: Final = 320
@@ -172,7 +172,7 @@ def segments_frame(capture: Capture, path: Path) -> pd.DataFrame:
     """Returns the segments as SEGMENTS names them."""
     graph = graph_of(capture)
     edge = path.edge
-    host, device = path.host.astype(np.int32), path.device
+    host, device = path.host, path.device
     row = np.where(device >= 0, device, 0)
     of_device = {
         c: np.where(device >= 0, capture.device[c].to_numpy()[row], -1) if len(capture.device) else np.full(len(device), -1)
@@ -192,7 +192,7 @@ def segments_frame(capture: Capture, path: Path) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def _names(capture: Capture, host: np.ndarray, device: Ints) -> Any:
+def _names(capture: Capture, host: Rows, device: Rows) -> Any:
     """Returns the name of the host or device event of each segment."""
     one, other = arrays.at(capture.host["name"], host), arrays.at(capture.device["name"], device)
     texts = [*map(str, one.categories.tolist()), *map(str, other.categories.tolist())]
@@ -203,7 +203,7 @@ def _names(capture: Capture, host: np.ndarray, device: Ints) -> Any:
     return arrays.labels(place[code], [*(texts[i] for i in used.tolist()), None])
 
 
-def _places(capture: Capture, host: np.ndarray, device: Ints) -> Any:
+def _places(capture: Capture, host: Rows, device: Rows) -> Any:
     """Returns the thread, or device and stream, of each segment."""
     texts, of_host, of_device = threads_and_streams(capture)
     return arrays.labels(np.where(device >= 0, np.append(of_device, -1)[device], np.append(of_host, -1)[host]), [*texts, None])

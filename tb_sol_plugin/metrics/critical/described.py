@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,10 @@ LOADING_PAYS: Final = 10_000
 """Edges up to which the plain loops cost less than loading the compiled ones."""
 
 
+Kinds: TypeAlias = npt.NDArray[np.int8]
+"""Classes, by their places."""
+
+
 class Classes(NamedTuple):
     """What becomes the class of what. host, device: of each row, of the host one more for none. kind: of the other kinds of edges.
 
@@ -27,9 +31,9 @@ class Classes(NamedTuple):
     recording. outside: of any other such moment.
     """
 
-    host: Ints
-    device: Ints
-    kind: Ints
+    host: Kinds
+    device: Kinds
+    kind: Kinds
     overhead: int
     unknown: int
     outside: int
@@ -40,9 +44,9 @@ class Described(NamedTuple):
     normally do not take. most: what they may take. residual: beyond the least. inferred: known from times alone.
     """
 
-    kind: Ints
-    host: Ints
-    device: Ints
+    kind: Kinds
+    host: Rows
+    device: Rows
     lag: Ints
     excess: Ints
     most: Ints
@@ -50,23 +54,26 @@ class Described(NamedTuple):
     inferred: Mask
 
 
-def described(of: Graph, node: Ints, edge: Ints, classes: Classes, always: Ints, times: int) -> Described:
+def described(
+    of: Graph, node: npt.NDArray[np.integer], edge: npt.NDArray[np.integer], classes: Classes, always: Ints, times: int
+) -> Described:
     """Returns what the time of some edges is, each of which holds a node; -1 for none.
 
     always: ns that each kind of edges may take, times: and so many times its least.
     """
     size = len(node)
-    kind, host, device, lag, excess, most, residual = (np.empty(size, np.int64) for _ in range(7))
-    out = Described(kind, host, device, lag, excess, most, residual, np.empty(size, np.bool_))
+    host, device = np.empty(size, np.int32), np.empty(size, np.int32)
+    lag, excess, most, residual = (np.empty(size, np.int64) for _ in range(4))
+    out = Described(np.empty(size, np.int8), host, device, lag, excess, most, residual, np.empty(size, np.bool_))
     nodes, work, edges = of.nodes, of.work, of.edges
     held = fixed(edges.kind, np.int8), fixed(edges.evidence, np.int8), fixed(edges.least, np.int64), fixed(of.lag, np.int64)
     moments = (
         fixed(of.time, np.int64), fixed(nodes.device, np.int64), fixed(work.call, np.int64), fixed(nodes.inside, np.int32),
         fixed(nodes.row, np.int32), fixed(nodes.begins, np.bool_),
     )  # fmt: skip
-    tables = tuple(fixed(c, np.int64) for c in (*classes[:3], always))
+    tables = (*(fixed(c, np.int8) for c in classes[:3]), fixed(always, np.int64))
     places = (nodes.hosts, of.earliest, times, *classes[3:])
-    read = fixed(node, np.int64), fixed(edge, np.int64)
+    read = fixed(node, np.int32), fixed(edge, np.int32)
     describe_kernel.of(size, LOADING_PAYS)(*read, held, moments, tables, places, tuple(out))
     return out
 
@@ -83,8 +90,8 @@ class Merged:
         self._terms = (rest, items, no_limit)
         self._slots = np.full((2, classes * items), -1, np.int64)
         self._state = np.array([0, 0, -1], np.int64)
-        self._room, self._events = 0, events
-        self._columns: list[npt.NDArray[Any]] = [np.zeros(0, np.int64) for _ in range(4)] + [np.zeros(0)]
+        self._room = 0
+        self._columns: list[npt.NDArray[Any]] = [np.zeros(0, np.int64) for _ in range(4)] + [np.zeros(0)] * events
 
     def add(self, what: Described, place: Rows, alone: Mask, item: Ints, own: Ints, count: Ints, events: Floats) -> None:
         """Adds edges, in order of the condensed edges that they are part of.
@@ -96,17 +103,17 @@ class Merged:
         if need > self._room:
             self._room = max(need, 3 * self._room // 2)
             self._columns = [np.append(column, np.zeros(self._room - len(column), column.dtype)) for column in self._columns]
-        of = (what.lag, what.excess, what.most, what.kind, item, own, count)
+        of = (what.lag, what.excess, what.most, item, own, count)
+        read = fixed(place, np.int32), fixed(alone, np.bool_), fixed(what.kind, np.int8), tuple(fixed(c, np.int64) for c in of)
         merge_kernel.of(len(item), LOADING_PAYS)(
-            fixed(place, np.int32), fixed(alone, np.bool_), tuple(fixed(c, np.int64) for c in of), fixed(events, np.float64), self._terms,
-            self._slots, self._state, tuple(self._columns),
-        )  # fmt: skip
+            *read, fixed(events, np.float64), self._terms, self._slots, self._state, (*self._columns[:4], (*self._columns, np.zeros(0))[4])
+        )
 
     def columns(self) -> list[npt.NDArray[Any]]:
         """Returns key, ns, most, edges and, if they are told, events of the pieces, by key."""
         size = int(self._state[0])
         order = np.argsort(self._columns[0][:size], kind="stable")
-        return [self._columns.pop(0)[order] for _ in range(5 if self._events else 4)]  # one by one: each is long
+        return [self._columns.pop(0)[order] for _ in range(len(self._columns))]  # one by one: each is long
 
 
 def items_of_edges(
@@ -146,11 +153,12 @@ def load() -> None:
     """Loads the compiled loops ahead of time, as `tree.load` does."""
     none, rows, small, mask = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int8), np.zeros(0, np.bool_)
     long, short, tiny, marks = fixed(none, np.int64), fixed(rows, np.int32), fixed(small, np.int8), fixed(mask, np.bool_)
-    held, moments, out = (tiny, tiny, long, long), (long, long, long, short, short, marks), tuple(none.copy() for _ in range(7))
-    describe_kernel(long, long, held, moments, (long,) * 4, (0,) * 6, (*out, mask.copy()))
+    held, moments = (tiny, tiny, long, long), (long, long, long, short, short, marks)
+    out = (small.copy(), rows.copy(), rows.copy(), *(none.copy() for _ in range(4)), mask.copy())
+    describe_kernel(short, short, held, moments, (tiny, tiny, tiny, long), (0,) * 6, out)
     events, columns = np.zeros(0), (*(none.copy() for _ in range(4)), np.zeros(0))
     slots, state = np.full((2, 1), -1, np.int64), np.array([0, 0, -1], np.int64)
-    merge_kernel(short, marks, (long,) * 7, fixed(events, np.float64), (0, 1, 0), slots, state, columns)
+    merge_kernel(short, marks, tiny, (long,) * 6, fixed(events, np.float64), (0, 1, 0), slots, state, columns)
     totals_kernel(tiny, short, long, short, marks, long, none.copy(), mask.copy(), rows.copy(), none.copy())
     items_kernel((short, short, tiny, long), long, short, 0, (long, short), long, long, long, rows.copy())
 
@@ -194,13 +202,13 @@ def describe_kernel(node, edge, held, moments, tables, places, out):  # type: ig
 
 
 @compiled()
-def merge_kernel(place, alone, of, event, terms, slots, state, columns):  # type: ignore[no-untyped-def]
+def merge_kernel(place, alone, kind, of, event, terms, slots, state, columns):  # type: ignore[no-untyped-def]
     """Adds what each edge takes to the piece of its condensed edge, class and item; what is not explained is a class of its own.
 
     slots: the last piece of each class and item: of no condensed edge, and of any. state: pieces, the first one of the last condensed edge,
     and that edge.
     """
-    lag, excess, most, kind, items, own, counts = of
+    lag, excess, most, items, own, counts = of
     keys, ns, limit, count, events = columns
     rest, width, no_limit = terms
     n, begin, last = state[0], state[1], state[2]
@@ -213,13 +221,13 @@ def merge_kernel(place, alone, of, event, terms, slots, state, columns):  # type
             whole = alone[i]
             if turn == 1 and (whole or excess[i] <= 0):
                 break
-            local = (rest if turn == 1 else kind[i]) * width + items[i]
+            local = (rest if turn == 1 else int(kind[i])) * width + items[i]  # as whole numbers in the plain loop, too
             row = 1 if edge >= 0 else 0
             at = slots[row, local]
             if at < 0 or (row == 1 and at < begin):
                 at = n
                 slots[row, local] = n
-                keys[n] = (edge + 1) * span + local
+                keys[n] = (int(edge) + 1) * span + local
                 limit[n] = most[i] if whole else no_limit
                 n += 1
             if turn == 1:

@@ -65,7 +65,10 @@ def keys_of(capture: Capture, by: By) -> Keys:
 
 def _keys(capture: Capture, by: By) -> Keys:
     if by == "class":
-        return Keys(pd.Index(list(LABELS.values())), host_classes(capture), device_classes(capture), np.arange(len(CLASSES)))
+        return Keys(
+            pd.Index(list(LABELS.values())), host_classes(capture).astype(np.int64), device_classes(capture).astype(np.int64),
+            np.arange(len(CLASSES)),
+        )  # fmt: skip
     host = np.arange(len(capture.host))
     device = capture.device
     if by == "thread":
@@ -142,7 +145,7 @@ def _items(capture: Capture, where: Scope, by: By, phase: str) -> pd.DataFrame:
     path = inside_ranges(capture, path, phase) if phase else path
     code = item_codes(path, keys)
     if by == "class":
-        code = path.kind.copy()
+        code = path.kind.astype(np.int64)
     size = len(keys.names)
     time = arrays.exact_sums(code, path.duration, size)
     rows = np.flatnonzero(time > 0)

@@ -159,14 +159,16 @@ def _layout(capture: Capture, where: Scope) -> Layout:
     binding = np.where(held >= 0, part.of_edge[held], -1).astype(np.int32) if len(part.of_edge) else held.astype(np.int32)
     item = edge_items(capture, window, keys_of(capture, "class"), "class")
     edges = np.arange(len(window.lag)) if window.edges is not None else np.flatnonzero(window.inside)
-    pieces = _pieces(capture, window, item[edges].astype(np.int64), edges)
+    pieces = _pieces(capture, window, item[edges], edges)
     return Layout(
         window, int(path.begin.min()), int(path.end.max()), len(path.rows), path.begin, window.lags, binding, window.times,
         pieces,
     )  # fmt: skip
 
 
-def _pieces(capture: Capture, window: Window, item: Ints, edges: Ints, part: Part | None = None) -> Pieces:
+def _pieces(
+    capture: Capture, window: Window, item: npt.NDArray[np.integer], edges: Ints, part: Part | None = None
+) -> Pieces:  # fmt: skip
     """Returns the pieces of some edges of a window. item: of each of them. part: what of them counts; None for all."""
     if (edges[1:] < edges[:-1]).any():
         order = np.argsort(edges, kind="stable")
@@ -181,7 +183,7 @@ def _pieces(capture: Capture, window: Window, item: Ints, edges: Ints, part: Par
         # a latency is an edge by itself, whose limit holds at any scale; those of a stream within a chain are split as they were measured
         alone = latency[window.kind[some]] & (edge >= 0) & (of.high[edge] - of.low[edge] == 1)
         events = np.zeros(0) if counted.events is None else counted.events
-        found.add(share, edge, alone, item[at] + 1, counted.ns, counted.count, events)
+        found.add(share, edge, alone, item[at].astype(np.int64) + 1, counted.ns, counted.count, events)
     keys, *columns = found.columns()
     span = len(CLASSES) * size
     edge, kind, own = (one.astype(np.int32) for one in (keys // span - 1, keys % span // size, keys % size - 1))

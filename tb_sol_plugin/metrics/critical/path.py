@@ -26,7 +26,7 @@ import numpy.typing as npt
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical import passes
-from tb_sol_plugin.metrics.critical.described import Classes, Described, described
+from tb_sol_plugin.metrics.critical.described import Classes, Described, Kinds, described
 from tb_sol_plugin.metrics.critical.edges import EVENT, HANDOFF, KINDS, LAUNCH, QUEUE_FULL, STREAM, SYNC
 from tb_sol_plugin.metrics.critical.graph import Graph, graph_of
 from tb_sol_plugin.metrics.time import attribution as at
@@ -78,13 +78,13 @@ class Path:
     edge. ends: the last node of each step. begin, end: of each step, ns. rows: of `steps`.
     """
 
-    step: Ints
+    step: Rows
     start: Ints
     duration: Ints
-    kind: Ints
-    edge: Ints
-    host: Ints
-    device: Ints
+    kind: Kinds
+    edge: Rows
+    host: Rows
+    device: Rows
     inferred: Mask
     residual: Ints
     ends: Rows
@@ -193,11 +193,11 @@ class _Segments(NamedTuple):
     explained, excess: what of each is, and is not; one of neither is none. late: from the last node of each walk to the end of its step.
     """
 
-    step: Ints
+    step: Rows
     since: Ints
     explained: Ints
     excess: Ints
-    edge: Ints
+    edge: Rows
     what: Described
     late: Ints
 
@@ -208,14 +208,14 @@ def _segments(capture: Capture, of: Graph, ends: Ints, begin: Ints, end: Ints) -
         for last, low in zip(ends.tolist(), begin.tolist(), strict=True)
     ]
     size = np.array([len(w) for w in walks], np.int64)
-    node = np.concatenate([np.zeros(0, np.int32), *walks]).astype(np.int64)
-    step = np.repeat(np.arange(len(ends)), size)
+    node = np.concatenate([np.zeros(0, np.int32), *walks])
+    step = np.repeat(np.arange(len(ends), dtype=np.int32), size)
     time = of.time[node]
     first = np.concatenate(([0], np.cumsum(size)[:-1])) if len(size) else np.zeros(0, np.int64)
     since = np.concatenate(([0], time[:-1]))[: len(time)]
     since[first] = begin
     since = np.maximum(since, begin[step])
-    edge = of.binding[node].astype(np.int64)
+    edge = of.binding[node]
     edge[first] = -1  # what holds the first moment is of the time before the step
     duration = np.minimum(time, end[step]) - since
     what = _what(of, node, edge, host_classes(capture), device_classes(capture))
@@ -224,9 +224,9 @@ def _segments(capture: Capture, of: Graph, ends: Ints, begin: Ints, end: Ints) -
     return _Segments(step, since, duration - excess, excess, edge, what, late)
 
 
-def _what(graph: Graph, node: Ints, edge: Ints, of_host: Ints, of_device: Ints) -> Described:
+def _what(graph: Graph, node: npt.NDArray[np.integer], edge: npt.NDArray[np.integer], of_host: Kinds, of_device: Kinds) -> Described:
     """Returns what the time of some edges of a graph is, each of which holds a node; -1 for none. of_host, of_device: classes of rows."""
-    of_kind = np.full(len(KINDS), -1, np.int64)
+    of_kind = np.full(len(KINDS), -1, np.int8)
     always = np.full(len(KINDS) + 1, np.iinfo(np.int64).max, np.int64)  # the last for none
     for one, name in OF_KIND.items():
         of_kind[one], always[one] = PLACE[name], NORMAL_NS[one]
@@ -236,13 +236,12 @@ def _what(graph: Graph, node: Ints, edge: Ints, of_host: Ints, of_device: Ints) 
 
 def shares_of(capture: Capture, graph: Graph, edges: npt.NDArray[np.integer]) -> Described:
     """Returns what the time of some edges of a graph is, on a path that they are on."""
-    edge = edges.astype(np.int64)
-    return _what(graph, graph.edges.target[edge].astype(np.int64), edge, host_classes(capture), device_classes(capture))
+    return _what(graph, graph.edges.target[edges], edges, host_classes(capture), device_classes(capture))
 
 
 def begin_class(graph: Graph, node: int) -> int:
     """Returns the class of the time before a node that a path begins with."""
-    return int(_what(graph, np.array([node]), np.array([-1]), np.zeros(0, np.int64), np.zeros(0, np.int64)).kind[0])
+    return int(_what(graph, np.array([node]), np.array([-1]), np.zeros(0, np.int8), np.zeros(0, np.int8)).kind[0])
 
 
 def walked(capture: Capture, graph: Graph, rows: Ints, ends: Ints, begin: Ints, end: Ints) -> Path:
@@ -267,7 +266,8 @@ def walked(capture: Capture, graph: Graph, rows: Ints, ends: Ints, begin: Ints, 
         more_of: tuple[npt.ArrayLike, ...] = (tail, end[tail] - late, late, PLACE["window"], -1, -1, -1, False, 0)
         columns = [np.insert(column, at, values) for column, values in zip(columns, more_of, strict=True)]
     whose, start, length, kind, edge, host, device, inferred, residual = columns
-    return Path(rows[whose], start, length, kind, edge, host, device, inferred, residual, ends.astype(np.int32), begin, end, rows)
+    whose = rows.astype(np.int32)[whose]
+    return Path(whose, start, length, kind, edge, host, device, inferred, residual, ends.astype(np.int32), begin, end, rows)
 
 
 def _last_nodes(capture: Capture, graph: Graph, rows: Ints, end: Ints) -> Ints:
@@ -314,18 +314,18 @@ def _last_until(time: Ints, until: Ints) -> Ints:
     return np.where(before >= 0, node[before], int(time.argmin()))
 
 
-def host_classes(capture: Capture) -> Ints:
+def host_classes(capture: Capture) -> Kinds:
     """Returns the class of the time in which each host row is innermost; one more, the last, for none."""
 
-    def make() -> Ints:
+    def make() -> Kinds:
         h = at.host(capture)
-        of_kind = np.full(len(S.HOST_KINDS), PLACE["host_other"], np.int64)
+        of_kind = np.full(len(S.HOST_KINDS), PLACE["host_other"], np.int8)
         of_kind[[S.FRAME, S.MODULE]] = PLACE["host_python"]
         of_kind[S.OPERATOR], of_kind[S.CALL] = PLACE["host_operator"], PLACE["host_runtime"]
-        out = np.append(of_kind[h.kind], PLACE["host_other"])
+        out = np.append(of_kind[h.kind], np.int8(PLACE["host_other"]))
         kinds = (S.OPERATOR, S.ANNOTATION, S.FRAME, S.MODULE)
         loads = np.concatenate([at.named(capture, k, lambda n: B.DATALOADER.match(n) is not None) for k in kinds])
-        inside = np.zeros(len(out) + 1, np.int64)
+        inside = np.zeros(len(out) + 1, np.int32)
         np.add.at(inside, loads, 1)
         np.subtract.at(inside, h.end[loads], 1)
         out[np.flatnonzero(np.cumsum(inside)[:-2] > 0)] = PLACE["dataloader"]
@@ -334,12 +334,12 @@ def host_classes(capture: Capture) -> Ints:
     return memo(capture, ("critical.host_classes",), make)
 
 
-def device_classes(capture: Capture) -> Ints:
+def device_classes(capture: Capture) -> Kinds:
     """Returns the class of each device row's time."""
 
-    def make() -> Ints:
+    def make() -> Kinds:
         kind, sort = B.classes(capture), capture.device["kind"].to_numpy()
-        out = kinds_at(capture, np.arange(len(kind)), {name: PLACE[f"kernel_{name}"] for name in KERNEL_KINDS})
+        out = kinds_at(capture, np.arange(len(kind)), {name: PLACE[f"kernel_{name}"] for name in KERNEL_KINDS}).astype(np.int8)
         out[kind == B.COMMUNICATION] = PLACE["communication"]
         out[kind == B.MEMCPY] = PLACE["copy"]
         out[sort == S.MEMSET] = PLACE["memset"]

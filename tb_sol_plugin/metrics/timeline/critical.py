@@ -53,7 +53,7 @@ def stretches_of(capture: Capture) -> Stretches:
 def _stretches(capture: Capture, path: Path) -> Stretches:
     _, of_host, of_device = threads_and_streams(capture)
     known = np.flatnonzero((path.device >= 0) | (path.host >= 0))
-    host, device, start = path.host[known], path.device[known], path.start[known]
+    host, device, start = path.host[known].astype(np.int64), path.device[known].astype(np.int64), path.start[known]
     end = start + path.duration[known]
     place = np.where(device >= 0, np.append(of_device, -1)[device], np.append(of_host, -1)[host])
     change = np.flatnonzero(np.concatenate(([True], (place[1:] != place[:-1]) | (start[1:] != end[:-1])))) if len(known) else known
@@ -63,5 +63,6 @@ def _stretches(capture: Capture, path: Path) -> Stretches:
     order = np.lexsort((end - start, number))
     most = order[np.searchsorted(number[order], np.arange(len(change)), side="right") - 1] if len(change) else change
     last = np.append(change[1:], len(known)) - 1 if len(change) else change
-    return Stretches(start[change], end[last], np.where(device[most] >= 0, -1, host[most]), device[most], path.kind[known][most])
+    kind = path.kind[known[most]].astype(np.int64)
+    return Stretches(start[change], end[last], np.where(device[most] >= 0, -1, host[most]), device[most], kind)
 

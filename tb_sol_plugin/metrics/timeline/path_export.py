@@ -85,13 +85,14 @@ def _lane(timeline: Timeline, window: Window, path: Path) -> tuple[Ints, Ints, I
     """Returns (start, duration, event id, class) of what stands on the path's own row: a stretch per event, of the class of most of it."""
     known = np.flatnonzero((path.device >= 0) | (path.host >= 0))
     start, end = path.start[known], (path.start + path.duration)[known]
-    event = np.where(path.device[known] >= 0, path.device[known] + timeline.events.base("device"), path.host[known])
+    device, host = path.device[known].astype(np.int64), path.host[known].astype(np.int64)
+    event = np.where(device >= 0, device + timeline.events.base("device"), host)
     changes = np.flatnonzero(np.concatenate(([True], (event[1:] != event[:-1]) | (start[1:] != end[:-1])))) if len(known) else known
     number = np.zeros(len(known), np.int64)
     number[changes[1:]] = 1
     order = np.lexsort((end - start, np.cumsum(number)))
     last = np.append(changes[1:], len(known)) - 1 if len(known) else changes
-    kind = path.kind[known][order[last]]  # stretches keep their order, and the longest piece of each is its last
+    kind = path.kind[known][order[last]].astype(np.int64)  # stretches keep their order, and the longest piece of each is its last
     start, end, event = start[changes], end[last], event[changes]
     inside = (start < window.end_ns) & (end > window.start_ns)
     start, end, event, kind = start[inside], end[inside], event[inside], kind[inside]
