@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -35,6 +35,10 @@ State: TypeAlias = Literal["new", "queued", "loading", "ready", "error"]
 
 SETTLE_SECONDS = 60.0
 """A trace keeps what its growing SOL capture held for so long, and with it what was derived from both."""
+
+
+SMALL: Final = 100_000
+"""Events of a recording that is used as it was read, some 20 MB: mapping what was written takes longer than it saves."""
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -366,7 +370,8 @@ def _open_here(recording: Recording, options: StoreOptions, devices: DeviceBook)
     found = cache.load(cache_key(recording))
     if found is None:
         try:
-            task = Task(recording.path, recording.size, recording.mtime, cache.directory, cache.limit_bytes, "", dict(options.fs_options))
+            where = (cache.directory, cache.limit_bytes, "", dict(options.fs_options), SMALL)
+            task = Task(recording.path, recording.size, recording.mtime, *where)
             read = read_capture(task)
         except SolError as error:
             error.file = error.file or recording.file

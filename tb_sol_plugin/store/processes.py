@@ -320,7 +320,10 @@ class Canceled(Exception):
 
 @dataclass(frozen=True)
 class Task:
-    """One file to read. progress: a small file the state is written to; removing it cancels. cache: None keeps nothing."""
+    """One file to read. progress: a small file the state is written to; removing it cancels. cache: None keeps nothing.
+
+    returned: events up to which a capture that was kept is returned, too, for who wants it in the same process.
+    """
 
     path: str
     size: int
@@ -329,10 +332,13 @@ class Task:
     cache_bytes: int
     progress: str = ""
     fs_options: Mapping[str, object] = field(default_factory=dict)
+    returned: int = 0
 
 
 class Read(NamedTuple):
-    """key: of the cache entry, "" if the capture could not be kept there; then it is in `capture`. note: why not."""
+    """key: of the cache entry, "" if the capture could not be kept there; then it is in `capture`, as is a small one that is to be
+    returned. note: why it was not kept.
+    """
 
     key: str
     capture: Capture | None
@@ -374,7 +380,7 @@ def read_capture(task: Task) -> Read:
         return Read("", Capture(facts, capture.tables), "the file changed while it was read")
     key = key_of(task.path, *before)
     if cache.save(key, capture):
-        return Read(key, None, "")
+        return Read(key, capture if capture.facts.total_events <= task.returned else None, "")
     return Read("", capture, cache.note)
 
 

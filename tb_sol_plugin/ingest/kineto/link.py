@@ -359,6 +359,8 @@ def _backward_flows(host: Host, flows: pd.DataFrame, sequence: Ints, wrapper: np
     if flows.empty:
         return empty
     kind = _among(flows["category"], rules.AUTOGRAD_FLOWS) & (flows["id"].to_numpy() != -1)
+    if not kind.any():
+        return empty
     columns = ["id", "thread", "time_ns"]
     starts, ends = (flows.loc[kind & _among(flows["phase"], (phase,)), columns] for phase in ("s", "f"))
     pairs = flow_pairs(starts, ends, "backward")

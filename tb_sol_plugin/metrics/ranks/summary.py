@@ -7,7 +7,7 @@ is read once. Times are ns of the rank's own clock since `origin_ns`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -538,13 +538,19 @@ def _groups(capture: Capture, rows: Ints) -> tuple[list[Group], Ints]:
     group[some], first = arrays.factorize([*parts])
     header = _of_header(capture)
     before: dict[tuple[str, str], int] = {}
-    found = [_group(table.iloc[row], header, before) for row in arg[some][first].tolist()]
+    chosen = table[[*_OF_GROUP]].iloc[arg[some][first]].to_dict("records")
+    found = [_group(one, header, before) for one in chosen]
     stream, streams = capture.device["stream"].to_numpy()[rows], group >= 0
     for one in np.unique(stream[~streams]).tolist():
         known = np.unique(group[(stream == one) & streams])
         if len(known) == 1:
             group[(stream == one) & ~streams] = known[0]
     return found, group
+
+
+_OF_GROUP: Final = (
+    "process_group", "process_group_description", "ranks", "rank_start", "rank_stride", "group_size", "sequence", "communicator",
+)  # fmt: skip
 
 
 def _of_header(capture: Capture) -> dict[str, tuple[str, str]]:
@@ -554,7 +560,7 @@ def _of_header(capture: Capture) -> dict[str, tuple[str, str]]:
     return {str(name): (str(description), str(ranks)) for name, description, ranks in zip(*columns, strict=True)}
 
 
-def _group(row: Any, header: dict[str, tuple[str, str]], before: dict[tuple[str, str], int]) -> Group:
+def _group(row: Mapping[Any, Any], header: dict[str, tuple[str, str]], before: dict[tuple[str, str], int]) -> Group:
     """Returns the group of a row of `collectives`. before: how many of the same ranks and description there were, counted on."""
     name, size = str(row["process_group"]), int(row["group_size"])
     described, in_header = header.get(name, ("", ""))

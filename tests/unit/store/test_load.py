@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -13,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import fsspec
+import pandas as pd
 import pytest
 
 from tb_sol_plugin import ingest
@@ -20,12 +22,13 @@ from tb_sol_plugin.errors import BadInput, NotFound, StillLoading, WorkerKilled
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store import load, processes
-from tb_sol_plugin.store.cache import Cache
+from tb_sol_plugin.store.cache import Cache, cache_key
 from tb_sol_plugin.store.load import Loader
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.processes import Workers
 from tb_sol_plugin.store.reductions import ReductionFiles
+from tb_sol_plugin.store.scan import Heads, scan
 from tb_sol_plugin.store.store import Store
 from tests.support.tiny import EVENTS, trace
 
@@ -445,6 +448,24 @@ def test_two_servers_on_one_cache_never_see_half_an_entry(tmp_path: Path, caplog
     with ThreadPoolExecutor(3) as pool:
         assert sum(pool.map(work, range(3))) > 0
     assert not caplog.records
+
+
+def test_a_small_recording_is_used_as_it_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a recording that is read for the first time in the process that wants it
+    trace(tmp_path / "logs" / "a.json")
+    options = StoreOptions(cache_dir=str(tmp_path / "cache"))
+    (recording,) = scan(single(str(tmp_path / "logs")), options, Heads({})).runs["logs"]
+    mapped: list[str] = []
+    monkeypatch.setattr(Cache, "load", lambda self, key, load=Cache.load: mapped.append(key) or load(self, key))
+    # WHEN it is small THEN it is kept, and what was read is used; a larger one is mapped from what was kept
+    first = load.open_here(recording, options)
+    assert mapped == [cache_key(recording)] and Cache(tmp_path / "cache").has(mapped[0])
+    shutil.rmtree(tmp_path / "cache")
+    monkeypatch.setattr(load, "SMALL", 1)
+    second = load.open_here(recording, options)
+    assert len(mapped) == 3 and first.facts == second.facts
+    for name, table in first.tables.items():
+        pd.testing.assert_frame_equal(pd.DataFrame(table), pd.DataFrame(second.tables[name]))
 
 
 def test_a_damaged_cache_entry_is_read_anew(threaded: Store, tmp_path: Path) -> None:
