@@ -46,6 +46,7 @@ bench:  ## speed of the samples; more: python -m benchmarks --help
 
 bench-timeline:  ## the timeline with 1, 10 and 96 copies of TRACE, and the table of its page; half an hour on a quiet machine
 	$(PYTHON) -m benchmarks.timeline_speed $(TRACE) --copies 1,10,96
+	$(PYTHON) -m benchmarks.timeline_workers $(TRACE)
 
 wheel:  ## wheel and sdist into dist/
 	$(PYTHON) -m build

@@ -147,11 +147,11 @@ def served(path: Path, repeats: int) -> Figures:
     return {"events": events, "bytes_per_event": kept / max(events, 1), "private_mb": memory, "routes": rows}
 
 
-def opened(client: http.client.HTTPConnection, route: str = "timeline") -> tuple[str, Shape]:
-    """Returns the query of the first run, and what a route answers once it is read."""
+def opened(client: http.client.HTTPConnection, route: str = "timeline", worker: str = "") -> tuple[str, Shape]:
+    """Returns the query of the first run, of one of its workers where that is named, and what a route answers once it is read."""
     while not (runs := json.loads(get(client, "runs"))["runs"]):
         time.sleep(0.05)
-    query = f"run={runs[0]['name']}&wait=30"
+    query = f"run={runs[0]['name']}&wait=30" + (f"&worker={worker}" if worker else "")
     while (shape := json.loads(get(client, f"{route}?{query}"))).get("error"):
         if shape["error"]["code"] != "still_loading":
             raise RuntimeError(shape)

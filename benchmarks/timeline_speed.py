@@ -74,7 +74,23 @@ def section(figures: dict[str, Any]) -> str:
     head = ("", "budget", *(f"{f['server']['events']:,} events" for f in files))
     columns = [lines(f["server"], f["page"]) for f in files]
     rows = [(name, budget, *(c[i] for c in columns)) for i, (name, budget) in enumerate(BUDGETS.items())]
-    return f"{figures['cores']} cores{figures['note']}, no GPU, Chromium at 1920 x 1080, {figures['date']}:\n\n{table(head, rows)}"
+    text = f"{figures['cores']} cores{figures['note']}, no GPU, Chromium at 1920 x 1080, {figures['date']}:\n\n{table(head, rows)}"
+    return text + (f"\n{many_workers(figures['workers'])}\n" if "workers" in figures else "")
+
+
+def many_workers(found: dict[str, float]) -> str:
+    """Returns a sentence about the timeline of many workers; found: as `timeline_workers` measures it."""
+    return (
+        f"{found['workers']:.0f} workers of {found['events']:,.0f} events each under each other, as summaries: first picture\n"
+        f"{found['picture']:,.0f} ms after a click (budget 1,000), of which the server computes {found['cpu']:,.0f} ms; "
+        f"{found['from_disk']:,.0f} ms where the cache has to come from the disk."
+    )
+
+
+def write(figures: dict[str, Any]) -> None:
+    """Writes the figures, and the page with the table that is made of them."""
+    FIGURES.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), figures), encoding="utf-8")
 
 
 def page(text: str, figures: dict[str, Any]) -> str:
@@ -118,8 +134,8 @@ def main() -> None:
     figures = rounded(made)
     print(section(figures))
     if not options.dry:
-        FIGURES.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), figures), encoding="utf-8")
+        workers = json.loads(FIGURES.read_text(encoding="utf-8")).get("workers")  # measured by `timeline_workers`
+        write(figures | ({"workers": workers} if workers else {}))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,18 @@ def test_the_table_stands_between_its_marks() -> None:
     assert tiles[2] == f"{routes['tiles, 1 % of it']['median']:.1f} / {routes['tiles, all of it']['first']:.0f}"
 
 
+def test_many_workers_stand_below_the_table() -> None:
+    # GIVEN figures with and without those of many workers THEN they stand in a sentence of their own, and the table is the same
+    figures = json.loads(speed.FIGURES.read_text(encoding="utf-8"))
+    table = speed.section({name: value for name, value in figures.items() if name != "workers"})
+    found = {"workers": 64, "events": 104_159, "picture": 1_677, "cpu": 390, "cpu_all": 560, "from_disk": 2_280}
+    text = speed.section(figures | {"workers": found})
+    assert text.startswith(table) and " ".join(text[len(table) :].split()) == (
+        "64 workers of 104,159 events each under each other, as summaries: first picture 1,677 ms after a click (budget 1,000), of which the "
+        "server computes 390 ms; 2,280 ms where the cache has to come from the disk."
+    )
+
+
 def test_copies_are_made_one_at_a_time(tmp_path: Path) -> None:
     # GIVEN a trace of two events WHEN one and three copies of it are asked for THEN each file is there while it is measured, and no longer
     t = TraceBuilder()
