@@ -95,7 +95,7 @@ def _write(frame: pd.DataFrame, schema: Schema, counted: _Counted) -> None:
 
 ALIGNED = 64
 """Bytes to a multiple of which tables begin: their columns lie as Arrow wants them."""
-AT_ONCE = 4_000_000
+AT_ONCE = 300_000
 """Bytes of a table below which it is written in one piece: each of its columns is several, and each piece goes through Python."""
 FILE = "tables.arrow"
 """Name of the file of all tables of an entry."""
