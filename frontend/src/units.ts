@@ -103,7 +103,8 @@ export const columnUnit = (top: number, unit: string): Scale => scaleOf(unit ===
  * The scale of a column: the unit of its largest value, decimals that still tell its middle apart, at most five digits.
  * `neighbor` is the unit of the columns next to it; it is used where the column's largest value is at least a hundredth of it.
  * `single`: the rows are single things without a total, which are compared with each other and not added up: a unit in which half of
- * them would vanish gives way to the next smaller one. `fixed`: the unit, where others have chosen it.
+ * them would vanish gives way to the next smaller one, unless the largest would have more than six digits there. `fixed`: the unit, where
+ * others have chosen it.
  */
 export function columnScale(values: readonly (number | null | undefined)[], unit: string, neighbor?: Scale, single = false, fixed?: Scale): ColumnScale {
   const known: number[] = [];
@@ -123,7 +124,7 @@ export function columnScale(values: readonly (number | null | undefined)[], unit
   let scale = columnUnit(top, unit);
   const low = unit === "B/s" ? known[known.length >> 2]! : half; // a slow link next to a fast memory still shows its digits
   if (unit !== "ns" && low < scale.factor * (unit === "B/s" ? 0.1 : 0.05) && top < scale.factor * 10) scale = scaleOf(top / 1000, unit); // rates whose middle would vanish
-  const vanish = single && (unit === "ns" || unit === "B") && scale.factor >= 1e3 && half < scale.factor * 0.05;
+  const vanish = single && (unit === "ns" || unit === "B") && scale.factor >= 1e3 && half < scale.factor * 0.05 && top < scale.factor * 1e3;
   if (vanish) scale = scaleOf(scale.factor / 1000, unit);
   const { factor, name } = fixed ?? (!vanish && neighbor && neighbor.factor > scale.factor && top >= neighbor.factor * 0.01 ? neighbor : scale);
   if ((unit === "ns" && name === "ns") || (unit === "B" && name === "B")) return { factor, name, decimals: 0 };

@@ -56,6 +56,7 @@ describe("units", () => {
     expect(columnScale([3_980_000, 4_000, 2_000], "ns").name).toBe("ms"); // one that adds up
     expect(columnScale([3_980_000, 4_000, 2_000], "ns", undefined, true).name).toBe("µs"); // single ones, of which half would vanish
     expect(columnScale([3_980_000, 400_000, 2_000], "ns", undefined, true).name).toBe("ms");
+    expect(columnScale([5_076_689_000, 4_000, 2_000], "ns", undefined, true).name).toBe("ms"); // nobody reads seven digits of µs
     const ms = { factor: 1e6, name: "ms" }; // of the column beside it
     expect(columnScale([27_370], "ns", ms)).toMatchObject({ name: "ms", decimals: 4 });
     expect(inColumn(27_370, columnScale([27_370], "ns", ms))).toBe("0.0274");

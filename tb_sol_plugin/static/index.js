@@ -3397,7 +3397,7 @@ var columnUnit = (top, unit) => scaleOf(unit === "ns" && top < 1e10 ? Math.min(t
 * The scale of a column: the unit of its largest value, decimals that still tell its middle apart, at most five digits.
 * `neighbor` is the unit of the columns next to it; it is used where the column's largest value is at least a hundredth of it.
 * `single`: the rows are single things without a total, which are compared with each other and not added up: a unit in which half of
-* them would vanish gives way to the next smaller one. `fixed`: the unit, where others have chosen it.
+* them would vanish gives way to the next smaller one, unless the largest would have more than six digits there. `fixed`: the unit, where others have chosen it.
 */
 function columnScale(values, unit, neighbor, single = false, fixed) {
 	const known = [];
@@ -3432,7 +3432,7 @@ function columnScale(values, unit, neighbor, single = false, fixed) {
 	let scale = columnUnit(top, unit);
 	const low = unit === "B/s" ? known[known.length >> 2] : half;
 	if (unit !== "ns" && low < scale.factor * (unit === "B/s" ? .1 : .05) && top < scale.factor * 10) scale = scaleOf(top / 1e3, unit);
-	const vanish = single && (unit === "ns" || unit === "B") && scale.factor >= 1e3 && half < scale.factor * .05;
+	const vanish = single && (unit === "ns" || unit === "B") && scale.factor >= 1e3 && half < scale.factor * .05 && top < scale.factor * 1e3;
 	if (vanish) scale = scaleOf(scale.factor / 1e3, unit);
 	const { factor, name } = fixed ?? (!vanish && neighbor && neighbor.factor > scale.factor && top >= neighbor.factor * .01 ? neighbor : scale);
 	if (unit === "ns" && name === "ns" || unit === "B" && name === "B") return {
