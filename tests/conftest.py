@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+os.environ.setdefault("NUMPY_MADVISE_HUGEPAGE", "0")  # as in processes of ours
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the suite runs one process per core: threads of BLAS and torch would only wait for each other
 
 from pathlib import Path

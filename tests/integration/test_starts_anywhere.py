@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -51,9 +52,27 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     t.launch("gemm", at=100, start=2_000, duration=10_000)
     t.write(root / "logs" / "job" / "w.json")
     (root / "tmp").mkdir()
+    _as_compiled_before(package, root / "tmp")
     for folder, _, _ in os.walk(root / "site", topdown=False):
         os.chmod(folder, 0o555)
     return root
+
+
+LEFT_OUT = "intervals."
+"""The loops that the first server compiles and keeps; the others are there as an earlier one kept them: compiling all takes half a minute."""
+
+
+def _as_compiled_before(package: Path, temporary: Path) -> None:
+    """Puts compiled loops of the package under test where servers keep them that can write neither the package nor a home."""
+    folder = temporary / f"tb-sol-compiled-{os.getuid()}"
+    folder.mkdir(mode=0o700)
+    tested = Path(tb_sol_plugin.__file__).parent
+    for file in tested.rglob("__pycache__/*.nb?"):
+        copied = package / file.parent.parent.relative_to(tested)
+        own = folder / f"{copied.name}_{hashlib.sha1(str(copied).encode()).hexdigest()}"  # as numba names it
+        if not file.name.startswith(LEFT_OUT):
+            own.mkdir(exist_ok=True)
+            shutil.copy2(file, own)
 
 
 def test_every_route_answers(place: Path, tmp_path: Path) -> None:
@@ -95,7 +114,9 @@ def _serve(place: Path, tmp_path: Path, home: str) -> None:
     assert not list(cwd.iterdir()) and sorted(p.name for p in (place / "logs").rglob("*")) == before
     left = [p.name for p in (place / "tmp").iterdir()]
     assert [name for name in left if not name.startswith("tb-sol-compiled-")] == []
-    assert home == "read-only" or (kept and {path: path.stat().st_mtime_ns for path in kept} == kept), home
+    after = {path: path.stat().st_mtime_ns for path in (place / "tmp").rglob("*.nbc")}
+    assert kept.items() <= after.items() and any(path.name.startswith(LEFT_OUT) for path in after), home
+    assert home == "read-only" or len(after) == len(kept), home
 
 
 def _status(url: str) -> int:
