@@ -101,7 +101,8 @@ def replayed(capture: Capture, part: Scope, waterfall: Waterfall, found: Sequenc
     owner = waterfall.work.owner
     if len(owner) != len(capture.device):
         return Replayed(ranked(found))
-    return _replayed(capture, part, found, lambda one: (_of_device(capture, owner, one), one.idle))
+    device = _Device(owner, capture.device["duration_ns"].to_numpy())
+    return _replayed(capture, part, found, lambda one, rows: (device.taken(one, rows), one.idle))
 
 
 def replayed_copies(
@@ -114,17 +115,21 @@ def replayed_copies(
 
     def make() -> Replayed:
         rows = records.copies(capture, part.device)["row"].to_numpy() if found else np.zeros(0, np.int64)
-        return _replayed(capture, part, found, lambda one: _of_copies(capture, rows[one.rows], one, steps), thresholds.least_share, steps)
+        def takes(one: Finding, of: Ints) -> Taken:
+            out, idle = _of_copies(capture, rows[one.rows], one, steps)
+            return out[of], idle
+
+        return _replayed(capture, part, found, takes, thresholds.least_share, steps)
 
     return memo(capture, key, make)
 
 
 Taken: TypeAlias = tuple[Floats, iv.Spans]
-"""What a finding takes: ns of each device row, and idle time."""
+"""What a finding takes: ns of each of some device rows, and idle time."""
 
 
 def _replayed(
-    capture: Capture, part: Scope, found: Sequence[Finding], takes: Callable[[Finding], Taken], least: float = LEAST, steps: int = 1
+    capture: Capture, part: Scope, found: Sequence[Finding], takes: Callable[[Finding, Ints], Taken], least: float = LEAST, steps: int = 1
 ) -> Replayed:  # fmt: skip
     """Replays findings. least: share of a step from which on a saving is not hidden. steps: what they are counted per without a replay."""
     if not found or is_capture(capture) or not len(capture.device) or not len(graph_of(capture).time):
@@ -143,8 +148,8 @@ def _replayed(
     step_ns = int((path.end - path.begin).sum()) / steps
     out, taken = [], {}
     for one in found:
-        of_rows, spans = takes(one)
-        removed = np.rint(of_rows[row]).astype(np.int64)
+        of_rows, spans = takes(one, row)
+        removed = np.rint(of_rows).astype(np.int64)
         some = np.flatnonzero(removed)
         idle = iv.overlap_with(start, stop, spans) if len(spans[0]) else np.zeros(0, np.int64)
         at = np.flatnonzero(idle)
@@ -169,16 +174,37 @@ def _of_copies(capture: Capture, rows: Ints, found: Finding, steps: int) -> Take
     return out, idle
 
 
-def _of_device(capture: Capture, owner: Rows, found: Finding) -> Floats:
-    """Returns ns that a finding takes of each device row: of a call's in proportion to their times, of other events as it says."""
-    duration = capture.device["duration_ns"].to_numpy()
-    out = np.zeros(len(duration))
-    if len(found.claimed):
-        calls = int(max(int(owner.max(initial=-1)), int(found.rows.max()))) + 1
-        taken = np.zeros(calls + 1)  # the last for no call
-        np.add.at(taken, found.rows, found.claimed)
-        owned = np.bincount(owner[owner >= 0], duration[owner >= 0], minlength=calls + 1)
-        part = np.divide(taken, owned, out=np.zeros(calls + 1), where=owned > 0)
-        out += np.minimum(part, 1.0)[owner] * duration
-    np.add.at(out, found.events, found.events_ns)
-    return np.asarray(np.minimum(out, duration), np.float64)
+class _Device:
+    """Events of a device, of which findings take time: of a call's in proportion to their times, of other events as they say.
+
+    owner: the call that each event is of, -1 for none. duration: ns.
+    """
+
+    def __init__(self, owner: Rows, duration: Ints) -> None:
+        self.owner, self.duration = owner, duration
+
+    @cached_property
+    def owned(self) -> Floats:
+        """Time of the events of each call, ns."""
+        some = self.owner >= 0
+        return np.bincount(self.owner[some], self.duration[some]).astype(np.float64)
+
+    def taken(self, found: Finding, rows: Ints) -> Floats:
+        """Returns ns that a finding takes of each of some events."""
+        duration = self.duration[rows].astype(np.float64)
+        out = np.zeros(len(rows))
+        if len(found.claimed):
+            owned = self.owned
+            part = np.zeros(max(len(owned), int(found.rows.max()) + 1) + 1)  # the last for no call
+            np.add.at(part, found.rows, found.claimed)
+            calls = np.unique(found.rows)
+            known = calls[calls < len(owned)]
+            known = known[owned[known] > 0]
+            part[known] /= owned[known]
+            part[np.setdiff1d(calls, known)] = 0.0
+            out += np.minimum(part, 1.0)[self.owner[rows]] * duration
+        if len(found.events):
+            every = np.zeros(len(self.owner))
+            np.add.at(every, found.events, found.events_ns)
+            out += every[rows]
+        return np.asarray(np.minimum(out, duration), np.float64)
