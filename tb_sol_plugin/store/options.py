@@ -20,7 +20,7 @@ class StoreOptions:
 
     cache_dir: None for the user's cache directory, "" for no cache at all. cache_bytes: size at which old entries go.
     workers: processes that read files. worker_bytes: resident memory at which one is ended. load_seconds: its time limit.
-    open_bytes: captures kept open, by the size of their tables. scan_seconds, scan_files: budget of one scan.
+    open_bytes: captures kept open, by their tables and what analyses derive of these. scan_seconds, scan_files: budget of one scan.
     fresh_seconds: age at which a listing is renewed when somebody asks for it. fs_options: passed on to fsspec.
     device: limits used where a query names none: a key of the table, an expression, or the path of a device file.
     """
@@ -78,10 +78,12 @@ V = TypeVar("V")
 class Memo(Generic[V]):
     """`get(key, make)` returns what `make` returned for that key before, or calls it. Errors of `make` are not kept.
 
-    size: bytes of a value, for the limit. The value used last stays even where it alone is above the limit.
+    size: bytes of a value, for the limit. The value used last stays even where it alone is above the limit. freed: called after values went
+    for others.
     """
 
-    def __init__(self, limit_bytes: int, size: Callable[[V], int]) -> None:
+    def __init__(self, limit_bytes: int, size: Callable[[V], int], freed: Callable[[], object] = lambda: None) -> None:
+        self._freed = freed
         self._limit = limit_bytes
         self._size = size
         self._kept: OrderedDict[Hashable, tuple[V, int]] = OrderedDict()
@@ -130,9 +132,12 @@ class Memo(Generic[V]):
             self._total -= old[1] if old else 0
             self._kept[key] = (value, size)
             self._total += size
+            before = len(self._kept)
             while self._total > self._limit and len(self._kept) > 1:
-                _, (_, freed) = self._kept.popitem(last=False)
-                self._total -= freed
+                self._total -= self._kept.popitem(last=False)[1][1]
+            some = len(self._kept) < before
+        if some:
+            self._freed()
 
     def drop(self, key: Hashable) -> None:
         """Let a value go."""

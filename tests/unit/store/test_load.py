@@ -8,6 +8,7 @@ import shutil
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -19,6 +20,7 @@ import pytest
 
 from tb_sol_plugin import ingest
 from tb_sol_plugin.errors import BadInput, NotFound, StillLoading, WorkerKilled
+from tb_sol_plugin.metrics.timeline.timeline import timeline_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store import load, processes
@@ -523,15 +525,21 @@ def test_files_of_this_process_are_read_in_a_thread(tmp_path: Path) -> None:
 
 
 def test_opened_captures_are_bounded(tmp_path: Path) -> None:
+    # GIVEN room for one capture WHEN three are opened, one after the other
     for name in "abc":
         trace(tmp_path / "logs" / f"{name}.json")
     with ThreadPoolExecutor(1) as pool:
         loader = Loader(StoreOptions(cache_dir=str(tmp_path / "c"), open_bytes=1), pool)
         store = Store(single(str(tmp_path / "logs")))
         recordings: list[Recording] = list(store.recordings("logs"))
+        opened = []
         for recording in recordings:
-            loader.capture(recording, 60)
-        assert len(loader._open) == 1
+            capture = loader.capture(recording, 60)
+            timeline_of(capture)  # it is kept with its capture, and refers to it
+            opened.append(weakref.ref(capture))
+            del capture
+        # THEN those that made room are gone, without a garbage collection of Python's own
+        assert len(loader._open) == 1 and [one() is None for one in opened] == [True, True, False]
 
 
 def test_active_answers_at_once(tmp_path: Path) -> None:
