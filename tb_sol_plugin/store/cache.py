@@ -232,6 +232,14 @@ _SIZES: dict[str, int] = {}
 """Bytes of entries that were measured: an entry does not change. With a thousand of them measuring takes longer than writing one."""
 
 
+_ROOM: dict[str, int] = {}
+"""Bytes that this process may write into a cache before it is measured again: with a thousand entries that takes 5 ms."""
+WRITERS = 64
+"""Processes that may write into a cache at one time: each has such a part of the room that there is."""
+MUCH = 64_000_000_000
+"""Room of a cache without a limit, which is looked through for what broken writers left."""
+
+
 def key_of(path: str, size: int, mtime: float) -> str:
     """Returns the name of a file's entry. It changes with the file, with the layout and with the version that read it."""
     text = "\0".join((str(FORMAT), __version__, _reader(), _layout(), path, str(size), repr(mtime)))
@@ -402,7 +410,10 @@ class Cache:
             self.note = f"nothing can be kept in the cache directory ({why}); files are read anew each time"
             seal.log.warning(self.note)
             return False
-        self.evict(keep=key)
+        where = str(self.directory)
+        _ROOM[where] = _ROOM.get(where, 0) - self.size_of(key)
+        if _ROOM[where] < 0:
+            self.evict(keep=key)
         return True
 
     def _put(self, unnamed: str, key: str) -> None:
@@ -443,6 +454,7 @@ class Cache:
                 self._drop(path)
                 gone.append(path.name)
                 total -= size
+        _ROOM[str(self.directory)] = (self.limit_bytes - total if self.limit_bytes else MUCH) // WRITERS
         return gone
 
     def remove(self, key: str) -> None:

@@ -8,6 +8,7 @@ and talks over its standard streams; a job that is stopped, too large or too slo
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -218,7 +219,7 @@ class Workers(Executor):
     def _spawn(self) -> subprocess.Popen[bytes]:
         paths = [p for p in sys.path if p] + [str(Path(__file__).resolve().parents[2])]
         start = "from tb_sol_plugin.store.processes import main; main()"
-        code = f"import json, sys; sys.path[:] = json.loads({json.dumps(json.dumps(paths))}); {start}"
+        code = f"import gc, json, sys; gc.disable(); sys.path[:] = json.loads({json.dumps(json.dumps(paths))}); {start}"
         process = subprocess.Popen(
             [sys.executable or "python3", "-c", code],
             stdin=subprocess.PIPE,
@@ -419,6 +420,7 @@ def main() -> None:
     claim()
     _warm()
     keep_loaded()
+    gc.enable()  # off since the process began: a tenth of its start would go into looking for garbage in what it imports
     while True:
         try:
             function, args, kwargs = pickle.loads(receive(inward))

@@ -237,6 +237,20 @@ def test_the_oldest_entries_are_evicted_above_the_limit(tmp_path: Path) -> None:
     assert (cache.has("a"), cache.has("b"), cache.has("c")) == (True, False, True)
 
 
+def test_a_cache_with_much_room_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN room for many more WHEN entries are saved THEN the cache is measured once; with room for few it is measured for each
+    measured: list[str] = []
+    monkeypatch.setattr(Cache, "evict", lambda self, keep="", evict=Cache.evict: measured.append(keep) or evict(self, keep))
+    one = Cache(tmp_path / "probe")
+    one.save("a", small_capture())
+    size = one.size_of("a")
+    for limit, times in ((size * 6_400, 1), (size * 20, 9)):
+        measured.clear()
+        for number in range(9):
+            Cache(tmp_path / str(limit), limit).save(f"k{number}", small_capture())
+        assert len(measured) == times
+
+
 def test_a_cache_that_cannot_be_written_has_a_note(tmp_path: Path) -> None:
     # GIVEN a path below a file (nobody can make a directory there, root neither) WHEN saving THEN False and a note
     (tmp_path / "file").write_text("")
