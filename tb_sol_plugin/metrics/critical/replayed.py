@@ -101,8 +101,13 @@ def replayed(capture: Capture, part: Scope, waterfall: Waterfall, found: Sequenc
     owner = waterfall.work.owner
     if len(owner) != len(capture.device):
         return Replayed(ranked(found))
-    device = _Device(owner, capture.device["duration_ns"].to_numpy())
-    return _replayed(capture, part, found, lambda one, rows: (device.taken(one, rows), one.idle))
+    duration = capture.device["duration_ns"].to_numpy()
+
+    def takes(rows: Ints) -> Callable[[Finding], Taken]:
+        events = _Events(owner, duration, rows)
+        return lambda one: (events.taken(one), one.idle)
+
+    return _replayed(capture, part, found, takes)
 
 
 def replayed_copies(
@@ -115,9 +120,12 @@ def replayed_copies(
 
     def make() -> Replayed:
         rows = records.copies(capture, part.device)["row"].to_numpy() if found else np.zeros(0, np.int64)
-        def takes(one: Finding, of: Ints) -> Taken:
+        def taken(one: Finding, events: Ints) -> Taken:
             out, idle = _of_copies(capture, rows[one.rows], one, steps)
-            return out[of], idle
+            return out[events], idle
+
+        def takes(events: Ints) -> Callable[[Finding], Taken]:
+            return lambda one: taken(one, events)
 
         return _replayed(capture, part, found, takes, thresholds.least_share, steps)
 
@@ -129,9 +137,14 @@ Taken: TypeAlias = tuple[Floats, iv.Spans]
 
 
 def _replayed(
-    capture: Capture, part: Scope, found: Sequence[Finding], takes: Callable[[Finding, Ints], Taken], least: float = LEAST, steps: int = 1
+    capture: Capture, part: Scope, found: Sequence[Finding], takes: Callable[[Ints], Callable[[Finding], Taken]],
+    least: float = LEAST, steps: int = 1,
 ) -> Replayed:  # fmt: skip
-    """Replays findings. least: share of a step from which on a saving is not hidden. steps: what they are counted per without a replay."""
+    """Replays findings.
+
+    takes: returns for some device rows what each finding takes of them. least: share of a step from which on a saving is not hidden. steps:
+    what they are counted per without a replay.
+    """
     if not found or is_capture(capture) or not len(capture.device) or not len(graph_of(capture).time):
         return Replayed(ranked(found), steps=steps)
     where = complete_steps(capture, part)
@@ -146,15 +159,15 @@ def _replayed(
     edge, start, stop = of_path[holds], path.start[holds], (path.start + path.duration)[holds]
     steps = len(path.rows)
     step_ns = int((path.end - path.begin).sum()) / steps
-    out, taken = [], {}
+    of, out, taken, left = takes(row), [], {}, window.lag.copy()
     for one in found:
-        of_rows, spans = takes(one, row)
+        of_rows, spans = of(one)
         removed = np.rint(of_rows).astype(np.int64)
         some = np.flatnonzero(removed)
         idle = iv.overlap_with(start, stop, spans) if len(spans[0]) else np.zeros(0, np.int64)
         at = np.flatnonzero(idle)
         edges, ns = np.concatenate((runs[some], edge[at])), np.concatenate((removed[some], idle[at]))
-        saved = min(max(round(window.moved_ns(edges, ns) / steps), 0), one.saving)
+        saved = min(max(round(window.moved_ns(edges, ns, left) / steps), 0), one.saving)
         taken[one.id] = edges.astype(np.int32), ns
         out.append(replace(one, saving=saved, removed=one.saving, hidden=saved < least * step_ns))
     return Replayed(ranked(out), trust.grade, round(trust.error * step_ns), steps, window, taken)
@@ -174,37 +187,30 @@ def _of_copies(capture: Capture, rows: Ints, found: Finding, steps: int) -> Take
     return out, idle
 
 
-class _Device:
-    """Events of a device, of which findings take time: of a call's in proportion to their times, of other events as they say.
+class _Events:
+    """Events of a device, of which findings take time: of a call's in proportion to their times, of other events as they say."""
 
-    owner: the call that each event is of, -1 for none. duration: ns.
-    """
+    def __init__(self, owner: Rows, duration: Ints, rows: Ints) -> None:
+        """owner: the call that each event of the recording is of, -1 for none. duration: of each, ns. rows: those that are asked about."""
+        self.all, self.rows = len(owner), rows
+        self.owner, self.duration = owner[rows], duration[rows].astype(np.float64)
+        some = np.flatnonzero(owner >= 0)
+        self.owned = np.bincount(owner[some], duration[some])
 
-    def __init__(self, owner: Rows, duration: Ints) -> None:
-        self.owner, self.duration = owner, duration
-
-    @cached_property
-    def owned(self) -> Floats:
-        """Time of the events of each call, ns."""
-        some = self.owner >= 0
-        return np.bincount(self.owner[some], self.duration[some]).astype(np.float64)
-
-    def taken(self, found: Finding, rows: Ints) -> Floats:
-        """Returns ns that a finding takes of each of some events."""
-        duration = self.duration[rows].astype(np.float64)
-        out = np.zeros(len(rows))
+    def taken(self, found: Finding) -> Floats:
+        """Returns ns that a finding takes of each of them."""
+        out = np.zeros(len(self.rows))
         if len(found.claimed):
-            owned = self.owned
-            part = np.zeros(max(len(owned), int(found.rows.max()) + 1) + 1)  # the last for no call
+            part = np.zeros(max(len(self.owned), int(found.rows.max()) + 1) + 1)  # the last for no call
             np.add.at(part, found.rows, found.claimed)
-            calls = np.unique(found.rows)
-            known = calls[calls < len(owned)]
-            known = known[owned[known] > 0]
-            part[known] /= owned[known]
-            part[np.setdiff1d(calls, known)] = 0.0
-            out += np.minimum(part, 1.0)[self.owner[rows]] * duration
+            calls = found.rows[found.rows < len(self.owned)]
+            known = np.zeros(len(part), np.bool_)
+            known[calls[self.owned[calls] > 0]] = True
+            np.divide(part[: len(self.owned)], self.owned, out=part[: len(self.owned)], where=known[: len(self.owned)])
+            part[~known] = 0.0
+            out += np.minimum(part, 1.0)[self.owner] * self.duration
         if len(found.events):
-            every = np.zeros(len(self.owner))
+            every = np.zeros(self.all)
             np.add.at(every, found.events, found.events_ns)
-            out += every[rows]
-        return np.asarray(np.minimum(out, duration), np.float64)
+            out += every[self.rows]
+        return np.asarray(np.minimum(out, self.duration), np.float64)

@@ -100,10 +100,15 @@ class Window:
 
     # -- replays ------------------------------------------------------------------------------------------------
 
-    def moved_ns(self, edges: npt.NDArray[np.integer], less: Ints) -> int:
-        """Returns by how much the stretch ends earlier where edges take less, ns, of each no more than it takes; later: negative."""
-        part, lag, left = self.part, self.lags.copy(), self.lag.copy()
-        passes.take(edges, less, left, part.of_edge, lag)
+    def moved_ns(self, edges: npt.NDArray[np.integer], less: Ints, left: Ints | None = None) -> int:
+        """Returns by how much the stretch ends earlier where edges take less, ns, of each no more than it takes; later: negative.
+
+        left: a copy of `lag`, the same again afterwards, for who asks more than once.
+        """
+        part, lag = self.part, self.lags.copy()
+        passes.take(edges, less, self.lag.copy() if left is None else left, part.of_edge, lag)
+        if left is not None:
+            left[edges] = self.lag[edges]
         time = passes.replay(self.order, part.first, part.source, lag, self.times)
         return int(self.time[self.ends].max() - time[self.last_nodes].max())
 
