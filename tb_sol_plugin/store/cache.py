@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
@@ -182,6 +183,14 @@ def read_column(file: mmap.mmap, place: Placed, schema: Schema, name: str) -> pd
     return pd.Series(_column(_batch(file, place, schema), schema, name), copy=False)
 
 
+def read_values(file: mmap.mmap, place: Placed, schema: Schema, name: str) -> npt.NDArray[Any]:
+    """Returns the numbers of one column of a table, of texts their codes: without the texts, as `read` does."""
+    array = _batch(file, place, schema).column(name)
+    values = _codes(array) if schema.fields[name].dtype == "category" else _numbers(array, schema.fields[name])
+    values.flags.writeable = False
+    return values
+
+
 def _column(batch: pa.RecordBatch, schema: Schema, name: str) -> Any:
     note = (batch.schema.field(name).metadata or {}).get(b"sol", b"").decode()
     return _from_arrow(batch.column(name), schema.fields[name], note)
@@ -208,20 +217,30 @@ def _to_arrow(series: pd.Series, declared: Field) -> tuple[pa.Array, str]:
 
 def _from_arrow(array: pa.Array, declared: Field, note: str) -> object:
     if declared.dtype != "category":
-        if array.null_count or pa.types.is_dictionary(array.type):
-            raise Damaged("nulls in a number column")
-        values = array.to_numpy(zero_copy_only=True)
-        return values.view(np.bool_) if declared.dtype == "bool" else values
-    if not pa.types.is_dictionary(array.type):
-        raise Damaged("not a dictionary")
+        return _numbers(array, declared)
+    codes = _codes(array)
     words = array.dictionary.to_pylist()
-    indices = array.indices.fill_null(-1) if array.null_count else array.indices
-    codes = indices.to_numpy(zero_copy_only=True)
-    if len(codes) and (int(codes.max()) >= len(words) or int(codes.min()) < -1):
-        raise Damaged("a code without a word")
     categories = pd.Index(words, dtype=object) if note == "object" else pd.Index(words, dtype="str")
     dtype = pd.CategoricalDtype(categories, ordered=False)
     return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)  # type: ignore[arg-type]
+
+
+def _numbers(array: pa.Array, declared: Field) -> npt.NDArray[Any]:
+    if array.null_count or pa.types.is_dictionary(array.type):
+        raise Damaged("nulls in a number column")
+    values: npt.NDArray[Any] = array.to_numpy(zero_copy_only=True)
+    return values.view(np.bool_) if declared.dtype == "bool" else values
+
+
+def _codes(array: pa.Array) -> npt.NDArray[np.integer]:
+    """Returns the code of each text, -1 for none."""
+    if not pa.types.is_dictionary(array.type):
+        raise Damaged("not a dictionary")
+    indices = array.indices.fill_null(-1) if array.null_count else array.indices
+    codes: npt.NDArray[np.integer] = indices.to_numpy(zero_copy_only=True)
+    if len(codes) and (int(codes.max()) >= len(array.dictionary) or int(codes.min()) < -1):
+        raise Damaged("a code without a word")
+    return codes
 
 
 FORMAT = 5
@@ -321,7 +340,7 @@ class Cache:
         there = {}
         for name, place in contents.tables.items():
             of = (file, place, schemas.ALL[name])
-            there[name] = StoredTable(place.rows, partial(read, *of), partial(read_column, *of))
+            there[name] = StoredTable(place.rows, partial(read, *of), partial(read_column, *of), partial(read_values, *of))
         self._mapped[key] = [(path, before)]
         return Capture(contents.facts, stored(there, contents.sealed.size))
 

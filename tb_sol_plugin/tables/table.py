@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy.typing as npt
 import pandas as pd
 
 
@@ -56,11 +57,17 @@ def as_table(frame: pd.DataFrame) -> Table:
 
 @dataclass(frozen=True)
 class StoredTable:
-    """A table on disk. read: makes all of it; column: one of its columns alone."""
+    """A table on disk. read: makes all of it; column: one of its columns alone; values: the numbers of one, of texts their codes alone."""
 
     rows: int
     read: Callable[[], pd.DataFrame]
     column: Callable[[str], pd.Series]
+    values: Callable[[str], npt.NDArray[Any]]
+
+
+def values_of(column: pd.Series) -> npt.NDArray[Any]:
+    """Returns the numbers of a column, of texts their codes."""
+    return column.array.codes if isinstance(column.array, pd.Categorical) else column.to_numpy()
 
 
 class StoredTables(Mapping[str, Table]):
@@ -94,6 +101,11 @@ class StoredTables(Mapping[str, Table]):
         """Returns a column of a table; of one that was not made the others are not, either."""
         found = self._made.get(name)
         return self._stored[name].column(column) if found is None else found[column]
+
+    def values(self, name: str, column: str) -> npt.NDArray[Any]:
+        """Returns the numbers of a column, of texts their codes, as `column` does."""
+        found = self._made.get(name)
+        return self._stored[name].values(column) if found is None else values_of(found[column])
 
     def __reduce__(self) -> tuple[type[dict[str, Table]], tuple[dict[str, Table]]]:
         return dict, (dict(self),)

@@ -44,16 +44,15 @@ def device_word(capture: Capture) -> str:
 
 def classes(capture: Capture, rule: Rule = "wide") -> npt.NDArray[np.int8]:
     """Returns the index into CLASSES per device row."""
-    return memo(capture, ("classes", rule), lambda: _classes(capture.device, rule))
+    return memo(capture, ("classes", rule), lambda: _classes(capture, rule))
 
 
-def _classes(device: pd.DataFrame, rule: Rule) -> npt.NDArray[np.int8]:
-    kind = device["kind"].to_numpy()
+def _classes(capture: Capture, rule: Rule) -> npt.NDArray[np.int8]:
+    kind = capture.values("device", "kind")
     is_kernel = kind == S.KERNEL
-    column = "communication" if rule == "wide" else "communication_narrow"
-    out = np.full(len(device), COMPUTATION, np.int8)
-    out[is_kernel & device[column].to_numpy()] = COMMUNICATION
-    out[(kind == S.MEMCPY) | (is_kernel & device["copy_kernel"].to_numpy())] = MEMCPY
+    out = np.full(len(kind), COMPUTATION, np.int8)
+    out[is_kernel & capture.values("device", "communication" if rule == "wide" else "communication_narrow")] = COMMUNICATION
+    out[(kind == S.MEMCPY) | (is_kernel & capture.values("device", "copy_kernel"))] = MEMCPY
     return out
 
 

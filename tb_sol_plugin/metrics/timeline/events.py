@@ -110,11 +110,14 @@ class Events:
     @cached_property
     def _times(self) -> list[tuple[Ints, Ints]]:
         out = []
-        for name in TABLES:
-            table = self.capture.tables[name]
-            start = table["time_ns" if name == "instants" else "start_ns"].to_numpy()
-            out.append((start, np.zeros(len(start), np.int64) if name == "instants" else table["duration_ns"].to_numpy()))
+        for name, rows in zip(TABLES, self.counts, strict=True):
+            start = self.capture.values(name, "time_ns" if name == "instants" else "start_ns")
+            out.append((start, np.zeros(rows, np.int64) if name == "instants" else self.capture.values(name, "duration_ns")))
         return out
+
+    @cached_property
+    def _codes(self) -> list[npt.NDArray[np.integer]]:
+        return [self.capture.values(name, "name") for name in TABLES]
 
     def times(self, ids: Ids) -> tuple[Ints, Ints]:
         """Returns start and duration of events, ns."""
@@ -187,12 +190,17 @@ class Events:
         name, capture = TABLES[table], self.capture
         if name in OF_TABLE:
             return np.zeros(1, np.uint8), _category_of(name)
-        kind = capture.tables[name]["kind"].to_numpy()
         if name == "host":
-            return kind.view(np.uint8), _category_of(name)
-        # computation, communication, memcpy: as CATEGORIES begins
-        made = memo(capture, ("timeline.category", table), lambda: np.where(kind == S.MEMSET, MEMSET, classes(capture)).astype(np.uint8))
-        return made, _category_of(name)
+            return self._host_kind, _category_of(name)
+
+        def made() -> npt.NDArray[np.uint8]:  # computation, communication, memcpy: as CATEGORIES begins
+            return np.where(capture.values(name, "kind") == S.MEMSET, MEMSET, classes(capture)).astype(np.uint8)
+
+        return memo(capture, ("timeline.category", table), made), _category_of(name)
+
+    @cached_property
+    def _host_kind(self) -> npt.NDArray[np.uint8]:
+        return self.capture.values("host", "kind").view(np.uint8)
 
     @property
     def names(self) -> Names:
@@ -231,7 +239,7 @@ class Events:
         place in `names` by both; its last row stands for no name, and -1 for a pair that no event has.
         """
         number = TABLES.index(table)
-        return arrays.coded(self.capture.tables[table]["name"]).codes, self._kinds(number)[0], self._coded[1][number]
+        return self._codes[number], self._kinds(number)[0], self._coded[1][number]
 
 
 def _category_of(table: str) -> npt.NDArray[np.uint8]:
