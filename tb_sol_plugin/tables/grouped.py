@@ -86,8 +86,9 @@ def quantiles(group: Rows, value: Ints, count: Ints, shares: tuple[float, ...]) 
     ordered = np.empty(len(value), np.int64)
     if len(value):
         gather_kernel(fixed(group, np.int32), fixed(value, np.int64), first.copy(), ordered)
-    for at in np.flatnonzero(count >= MANY).tolist():
-        ordered[first[at] : ends[at]].partition([int(rank[at]) for rank in ranks])
+    many = np.flatnonzero(count >= MANY)
+    for low, high, *wanted in np.stack([first[many], ends[many], *(rank[many] for rank in ranks)], axis=1).tolist():
+        ordered[low:high].partition(wanted)
     few = np.flatnonzero((count > 1) & (count < MANY))
     if len(few):  # all of these in one sort
         rows = np.repeat(first[few] - np.cumsum(count[few]) + count[few], count[few]) + np.arange(int(count[few].sum()))

@@ -29,8 +29,6 @@ LOADING_PAYS = 50_000
 """Events from which on loading the compiled loops pays."""
 _NEVER = 255
 """What stands for the level at which the first event of a lane merges with the one before."""
-_EDGE = 256
-"""Events that are read at once to find where a window begins in a lane."""
 MANY_LANES = 512
 """Lanes above which a window is looked for in all of them at once, not in one after the other."""
 
@@ -238,36 +236,6 @@ class Pyramid:
             out[several] = self.times(items.event[several])[1]
         return out
 
-    def positions(self, lanes: range, begin: int, end: int) -> list[slice]:
-        """Returns where in `order` the single events of each of some lanes are that are in a window of any bounds; only those at its edges
-        are read, of all lanes at once.
-        """
-        bounds = [self._bound(lane, 0, begin, end) for lane in lanes]
-        first = self._edges(bounds, begin, end)
-        rest = [(at, high) if at >= 0 else (high, high) for at, (_, high) in zip(first, bounds, strict=True)]
-        last = self._edges(rest, begin, end, last=True)
-        return [slice(a, b + 1) if a >= 0 else slice(low, low) for a, b, (low, _) in zip(first, last, bounds, strict=True)]
-
-    def _edges(self, bounds: Sequence[tuple[int, int]], begin: int, end: int, *, last: bool = False) -> list[int]:
-        """Returns the first position of each range that is in a window, or the last one; -1 for none."""
-        found, left = [-1] * len(bounds), [i for i, (low, high) in enumerate(bounds) if low < high]
-        order, done = self.order, 0
-        while left:
-            parts = []
-            for i in left:
-                low, high = bounds[i]
-                parts.append((max(high - done - _EDGE, low), high - done) if last else (low + done, min(low + done + _EDGE, high)))
-            start, duration = self.times(np.concatenate([order[a:b] for a, b in parts]))
-            inside = np.flatnonzero(_inside(start, start + duration, begin, end))
-            ends = np.cumsum([b - a for a, b in parts])
-            at = np.searchsorted(inside, np.concatenate(([0], ends))).tolist()
-            for k, i in enumerate(left):
-                if at[k] < at[k + 1]:
-                    found[i] = parts[k][0] + int(inside[at[k + 1] - 1 if last else at[k]]) - (int(ends[k]) - (parts[k][1] - parts[k][0]))
-            done += _EDGE
-            left = [i for i in left if found[i] < 0 and bounds[i][1] - bounds[i][0] > done]
-        return found
-
     def events(self, lanes: range, begin: int, end: int) -> tuple[Items, Longs]:
         """Returns the single events of some lanes in a row that are in a window of any bounds, lane after lane, by start; and how many
         each has.
@@ -339,6 +307,8 @@ def load() -> None:
     none = np.zeros(2, np.int64)
     joined_at(none, none)
     build(np.arange(2, dtype=np.uint32), np.array([0, 2]), none, none)
+    one = np.arange(1)
+    starting_kernel(fixed(one, np.uint32), 0, one, one + 1, fixed(one, np.int64), one, one, np.zeros((2, 1, 1), np.int64))
 
 
 def joined_at(start: Longs, duration: Longs, *, compiled_pays: bool = True) -> npt.NDArray[np.uint8]:
@@ -422,3 +392,27 @@ def merge_kernel(items: tuple[npt.NDArray[Any], ...], to: tuple[npt.NDArray[Any]
         to_joins[n] = joins[i]
     ends[lane + 1 :] = n + 1
     return ends
+
+
+@compiled()
+def starting_kernel(
+    order: npt.NDArray[np.uint32], base: int, firsts: Longs, lasts: Longs, start: Longs, begins: Longs, ends: Longs, where: Longs
+) -> None:
+    """Finds between which positions of some lanes the events are that start in each of some windows, which ascend.
+
+    order: event ids by lane, then start; those of these lanes are rows of one table from `base` on, which start at `start`. firsts, lasts:
+    where each lane begins and ends. where: (begin and end, lane, window) to write to.
+    """
+    for lane in range(len(firsts)):
+        at = firsts[lane]
+        for window in range(len(begins)):
+            for side in range(2):
+                edge = begins[window] if side == 0 else ends[window]
+                high = lasts[lane]
+                while at < high:
+                    middle = (at + high) >> 1
+                    if start[np.int64(order[middle]) - base] < edge:
+                        at = middle + 1
+                    else:
+                        high = middle
+                where[side, lane, window] = at

@@ -73,7 +73,8 @@ def pack(body: bytes, mimetype: str = JSON, level: int = 1) -> Packed:
     """Compresses an answer (level 0 to 3) and computes its ETag."""
     found = igzip.compress(body, compresslevel=level, mtime=0) if len(body) > SMALLEST else body
     zipped = len(found) < len(body)
-    return Packed(found if zipped else body, zipped, hashlib.blake2b(body, digest_size=12).hexdigest(), mimetype)
+    kept = found if zipped else body
+    return Packed(kept, zipped, hashlib.blake2b(kept, digest_size=12).hexdigest(), mimetype)
 
 
 def pack_json(value: object) -> Packed:

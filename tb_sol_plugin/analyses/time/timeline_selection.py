@@ -5,6 +5,7 @@ Times are cut to the window. Device time is a union over the chosen streams; gro
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
@@ -36,6 +37,8 @@ from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.units import human
 
 MOST_GROUPS: Final = 100_000
+MOST_LINKS: Final = 4_096
+"""Links that are kept: who moves an area asks for nearly the same rows again."""
 PAGES: Final = {
     "compute": "kernels", "communication": "kernels", "memcpy": "memcpy", "memset": "memcpy", "module": "modules", "annotation": "phases",
 }  # fmt: skip
@@ -220,6 +223,7 @@ def _groups(chosen: Selection, by: Literal["name", "category", "track"]) -> Tabl
     )  # fmt: skip
 
 
+@lru_cache(maxsize=MOST_LINKS)
 def _link(category: str, name: str) -> Link:
     """Returns the page that holds events of that name."""
     found = PAGES.get(category, "operators")

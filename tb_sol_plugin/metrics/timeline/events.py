@@ -221,10 +221,12 @@ class Events:
 
     def _name_ids(self, table: int, rows: npt.NDArray[np.integer]) -> Rows:
         lookup = self._coded[1][table]
-        code = arrays.coded(self.capture.tables[TABLES[table]]["name"]).codes[rows]
         kind, of_kind = self._kinds(table)
-        found: Rows = lookup[code, kind[rows] if len(of_kind) > 1 else 0]
-        return found
+        code = arrays.coded(self.capture.tables[TABLES[table]]["name"]).codes.take(rows)
+        place = np.multiply(code, len(of_kind), dtype=np.intp)
+        if len(of_kind) > 1:
+            place += kind.take(rows)
+        return lookup.take(place, mode="wrap")  # from the end where there is no name
 
     def name_ids_of(self, table: str, rows: npt.NDArray[np.integer]) -> Rows:
         """Returns the place in `names` per row of a table."""

@@ -39,13 +39,13 @@ class Hits:
 class Counted:
     """How many wanted events start in each part of a window, and how many there are in each lane. edges: begins of the parts, and the end.
 
-    pairs: of the tables that have any, which pairs of name code and category are wanted.
+    wanted: which names are.
     """
 
+    wanted: Mask
     edges: Ints
     histogram: Ints
     lanes: Ints
-    pairs: dict[str, Mask]
 
 
 def matching(names: Sequence[str], text: str) -> npt.NDArray[np.int64]:
@@ -84,13 +84,11 @@ def _counted(timeline: Timeline, names: npt.NDArray[np.integer], tracks: Sequenc
     width = max(end - begin, 1)
     edges = np.array([begin - -part * width // BUCKETS for part in range(BUCKETS)] + [end], np.int64)
     counts, histogram = np.zeros(lanes + 1, np.int64), np.zeros(BUCKETS, np.int64)
-    pairs: dict[str, Mask] = {}
     for table in TABLES if len(names) else ():
         code, category, lookup = events.coded(table)
         mine = (lookup >= 0) & wanted[lookup]
         if not mine.any():
             continue
-        pairs[table] = mine
         start, lane, several = events.columns(table)[0], timeline.lanes_of(table), len(category) > 1
         for at in range(0, len(code), AT_ONCE):
             part = slice(at, at + AT_ONCE)
@@ -98,7 +96,7 @@ def _counted(timeline: Timeline, names: npt.NDArray[np.integer], tracks: Sequenc
             columns = (start[part], np.int64), (code[part], np.int32), (kind, np.uint8), (lane[part], np.uint32)
             count_kernel(*(fixed(*c) for c in columns), fixed(mine, np.bool_), fixed(chosen, np.bool_), edges, counts, histogram)
     histogram.flags.writeable = False
-    return Counted(edges, histogram, counts[:-1], pairs)
+    return Counted(wanted, edges, histogram, counts[:-1])
 
 
 def _near(timeline: Timeline, counted: Counted, at: int, limit: int, backwards: bool) -> Ids:
@@ -112,21 +110,11 @@ def _near(timeline: Timeline, counted: Counted, at: int, limit: int, backwards: 
     # the first part may hold some on the other side of the time
     parts = parts[: int(np.searchsorted(np.cumsum(histogram[parts[1:]]), limit)) + 2]
     runs = np.sort(parts)
-    lanes, found = np.flatnonzero(counted.lanes), [_NONE]
-    events, bounds, order = timeline.events, timeline.arranged.bounds, timeline.arranged.order
-    of_table = np.searchsorted(events.bases, order[bounds[lanes]], "right") - 1
-    for table, pairs in counted.pairs.items():
-        mine = lanes[of_table == TABLES.index(table)]
-        where = np.zeros((2, len(mine), len(runs)), np.int64)
-        times = np.clip(edges[runs], low, high), np.clip(edges[runs + 1], low, high)
-        start, base = fixed(events.columns(table)[0], np.int64), events.base(table)
-        position_kernel(fixed(order, np.uint32), base, bounds[mine], bounds[mine + 1], start, *times, where)
-        ids = np.concatenate([_NONE, *(order[a:b] for a, b in where.reshape(2, -1).T.tolist() if a < b)])
-        rows = ids - np.uint32(base)
-        code, category, _ = events.coded(table)
-        found.append(ids[pairs[code[rows], category[rows] if len(category) > 1 else category[0]]])
-    event = np.concatenate(found)
-    start = events.times(event)[0]
+    times = np.clip(edges[runs], low, high), np.clip(edges[runs + 1], low, high)
+    where = timeline.starting(np.flatnonzero(counted.lanes), *times).reshape(2, -1).T.tolist()
+    event = np.concatenate([_NONE, *(timeline.arranged.order[a:b] for a, b in where if a < b)])
+    event = event[counted.wanted[timeline.events.name_ids(event)]]
+    start = timeline.events.times(event)[0]
     best = np.lexsort((event, start))
     return event[best[::-1] if backwards else best][:limit]
 
@@ -146,7 +134,6 @@ def load() -> None:
     time, code, kind, lane = (fixed(np.zeros(1), kind) for kind in (np.int64, np.int32, np.uint8, np.uint32))
     one, edges = np.zeros(1, np.int64), np.arange(2)
     count_kernel(time, code, kind, lane, fixed(np.ones((1, 1)), np.bool_), fixed(np.ones(1), np.bool_), edges, one.copy(), one.copy())
-    position_kernel(lane, 0, one, one, time, one, one, np.zeros((2, 1, 1), np.int64))
 
 
 @compiled()
@@ -174,24 +161,3 @@ def count_kernel(
         while time < edges[bucket]:
             bucket -= 1
         histogram[bucket] += 1
-
-
-@compiled()
-def position_kernel(order: Ids, base: int, firsts: Ints, lasts: Ints, start: Ints, begins: Ints, ends: Ints, where: Ints) -> None:
-    """Finds between which positions of some lanes of a table the events are that start in each of some windows, which ascend.
-
-    firsts, lasts: where each lane begins and ends in `order`. where: (begin and end, lane, window) to write to.
-    """
-    for lane in range(len(firsts)):
-        at = firsts[lane]
-        for window in range(len(begins)):
-            for side in range(2):
-                edge = begins[window] if side == 0 else ends[window]
-                high = lasts[lane]
-                while at < high:
-                    middle = (at + high) >> 1
-                    if start[np.int64(order[middle]) - base] < edge:
-                        at = middle + 1
-                    else:
-                        high = middle
-                where[side, lane, window] = at

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -31,7 +32,7 @@ MOST_MADE: Final = 8
 OF_KIND: Final = {"thread": "host", "stream": "device", "annotations": "annotations_device", "sync": "sync", "instants": "instants"}
 """The table whose events each kind of track holds."""
 _FEW: Final = 20
-"""Of fewer than one in so many events the ids are sorted; of more, all are gone through."""
+"""Of fewer ids than one in so many of those between them they are sorted; of more, all of these are gone through."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,13 @@ class Selection:
     @cached_property
     def _positions(self) -> dict[int, list[slice]]:
         """Where the events of each track are, one range per lane that has any."""
-        pyramid, out = self.timeline.pyramid, {t: self.known[t] for t in self.tracks if t in self.known}
-        for track in (t for t in self.tracks if t not in out):
-            one = self.timeline.tracks[track]
-            found = pyramid.positions(range(one.first_lane, one.first_lane + one.lanes), self.begin, self.end)
-            out[track] = [part for part in found if part.start < part.stop]
+        out = {t: self.known[t] for t in self.tracks if t in self.known}
+        tracks = [t for t in self.tracks if t not in out]
+        shown = [self.timeline.tracks[t] for t in tracks]
+        lanes = np.concatenate([np.zeros(0, np.int64), *(np.arange(t.first_lane, t.first_lane + t.lanes) for t in shown)])
+        found = zip(*(edge.tolist() for edge in self.timeline.positions(lanes, self.begin, self.end)), strict=True)
+        for track, one in zip(tracks, shown, strict=True):
+            out[track] = [slice(a, b) for a, b in islice(found, one.lanes) if a < b]
         return out
 
     @cached_property
@@ -80,13 +83,14 @@ class Selection:
         """The events' ids, ascending."""
         if self._is_whole and (every := self._whole_tables()) is not None:
             return every
-        if not self._is_whole and sum(self.counts.values()) * _FEW < len(self.timeline.events):
-            ids = np.concatenate([np.zeros(0, np.uint32), *map(self._ids, self.tracks)])
-            return np.sort(ids, kind="stable").astype(np.int64)  # few ascending runs, one of each lane
-        chosen = np.zeros(len(self.timeline.events), np.bool_)
-        for track in self.tracks:
-            chosen[self._ids(track)] = True
-        return np.flatnonzero(chosen)
+        runs: list[list[Ints]] = []
+        last = -1
+        for ids in sorted((_ascending(ids) for ids in map(self._ids, self.tracks) if len(ids)), key=lambda ids: int(ids[0])):
+            if ids[0] > last:  # threads follow each other in their table, streams mingle in theirs
+                runs.append([])
+            runs[-1].append(ids)
+            last = max(last, int(ids[-1]))
+        return np.concatenate([np.zeros(0, np.int64), *(run[0] if len(run) == 1 else _ascending(np.concatenate(run)) for run in runs)])
 
     def _whole_tables(self) -> Ints | None:
         """Returns the ids of all events of the chosen tracks' tables, ascending; None where a track of these is not chosen."""
@@ -300,6 +304,18 @@ class Selection:
                 first, last = float(value[0]), float(value[-1])
                 rows.append((label, one.unit, first, last, float(value.min()), float(value.max()), last - first))
         return {name: [row[i] for row in rows] for i, name in enumerate(("counter", "unit", "first", "last", "min", "max", "delta"))}
+
+
+def _ascending(ids: npt.NDArray[np.integer]) -> Ints:
+    """Returns distinct ids, at least one, in order."""
+    low, high = int(ids.min()), int(ids.max())
+    if high - low > _FEW * len(ids):
+        return np.sort(ids, kind="stable").astype(np.int64)
+    there = np.zeros(high - low + 1, np.bool_)
+    there[ids - ids.dtype.type(low)] = True
+    found = np.flatnonzero(there)
+    found += low
+    return found
 
 
 def select(timeline: Timeline, begin: int, end: int, tracks: Sequence[int], *, clip: bool = True) -> Selection:

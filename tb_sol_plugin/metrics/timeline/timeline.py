@@ -22,7 +22,8 @@ from tb_sol_plugin.metrics.timeline.summary import Bytes, Cover, Grid, Summary, 
 from tb_sol_plugin.metrics.timeline.tracks import GROUPS, Arranged, Track, arrange, compacted, root_of, short_label
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables.arrays import Floats, Ints
-from tb_sol_plugin.tables.pyramid import MANY_LANES, Items, Level, Levels, Pyramid, build
+from tb_sol_plugin.tables.compiled import fixed
+from tb_sol_plugin.tables.pyramid import MANY_LANES, Items, Level, Levels, Pyramid, build, starting_kernel
 
 if TYPE_CHECKING:
     from tb_sol_plugin.metrics.timeline.find import Counted
@@ -314,6 +315,32 @@ class Timeline:
         found = np.zeros(len(self.tracks), np.int64)
         np.add.at(found, places[np.searchsorted(first, there, "right") - 1], lanes[there])
         return [(int(track), int(found[track])) for track in np.flatnonzero(found)]
+
+    def starting(self, lanes: Ints, begins: Ints, ends: Ints) -> Ints:
+        """Returns between which positions of `arranged.order` the events of some lanes are that start in each of some windows: (begin and
+        end, lane, window). begins, ends: of the windows, which ascend.
+        """
+        firsts, lasts = self.arranged.bounds[lanes], self.arranged.bounds[lanes + 1]
+        where = np.zeros((2, len(lanes), len(begins)), np.int64)
+        filled, order = np.flatnonzero(firsts < lasts), fixed(self.arranged.order, np.uint32)
+        table_of = np.searchsorted(self.events.bases, order[firsts[filled]], "right") - 1  # a lane is of one table
+        for table in np.unique(table_of).tolist():
+            mine = filled[table_of == table]
+            part = np.zeros((2, len(mine), len(begins)), np.int64)
+            start = fixed(self.events.columns(TABLES[table])[0], np.int64)
+            starting_kernel(order, int(self.events.bases[table]), firsts[mine], lasts[mine], start, begins, ends, part)
+            where[:, mine] = part
+        return where
+
+    def positions(self, lanes: Ints, begin: int, end: int) -> tuple[Ints, Ints]:
+        """Returns between which positions of `arranged.order` the events of each of some lanes are that are in a window; one of no length
+        at its begin is.
+        """
+        first, last = self.starting(lanes, np.array([begin]), np.array([end]))[:, :, 0]
+        before = np.flatnonzero(first > self.arranged.bounds[lanes])  # the last one that starts before the window may reach into it
+        start, duration = self.events.times(self.arranged.order[first[before] - 1])
+        first[before[start + duration > begin]] -= 1
+        return first, last
 
     def find(self, track: int, start_ns: int, duration_ns: int) -> int:
         """Returns the event of a track with that start and duration, the nearest one where there is none; -1 in a track without events."""

@@ -129,6 +129,35 @@ def test_tiles_of_odd_recordings(make: Callable[[TraceBuilder], None], tmp_path:
             timeline.run(shown.capture, timeline.TimelineQuery())
 
 
+def check_positions(shown: Timeline, seed: int) -> int:
+    """Compare where the events of windows stand, whose edges are those of events or beside them, with plain loops. Returns how many."""
+    r, order, bounds, seen = random.Random(seed), shown.arranged.order, shown.arranged.bounds.tolist(), 0
+    start, duration = (one.tolist() for one in shown.events.times(order))
+    edges = [0, shown.span_ns, *(t + r.choice((-1, 0, 0, 1)) for i in r.choices(range(len(order)), k=40) for t in (start[i], start[i] + duration[i]))]
+    for low, high in (sorted(r.sample(edges, 2)) for _ in range(40)):
+        if low == high:
+            continue
+        first, last = shown.positions(np.arange(len(bounds) - 1), low, high)
+        for lane, (a, b) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
+            rows = range(bounds[lane], bounds[lane + 1])
+            inside = [i for i in rows if (start[i] + duration[i] > low and start[i] < high) or (duration[i] == 0 and start[i] == low)]
+            assert list(range(a, b)) == inside, (low, high, lane)
+            seen += len(inside)
+        chosen = select(shown, low, high, everything(shown))
+        assert chosen.event.tolist() == sorted(int(i) for t in chosen.tracks for i in chosen._ids(t))
+    return seen
+
+
+@pytest.mark.parametrize("make", [make for make in ODD if make is not empty], ids=lambda make: make.__name__)
+def test_events_of_a_window_stand_where_plain_loops_find_them(make: Callable[[TraceBuilder], None], tmp_path: Path) -> None:
+    assert check_positions(read(make, tmp_path), 5) > 0
+
+
+@over([], REAL[:1])
+def test_events_of_windows_of_a_real_recording(name: str) -> None:
+    assert check_positions(timeline_of(ingest.read(str(path_of(name)))), 6) > 1_000
+
+
 def test_ten_thousand_tracks(tmp_path: Path) -> None:
     # GIVEN events on ten thousand threads
     line = '{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": %d, "ts": %d.%03d, "dur": 0.005}'
