@@ -226,7 +226,8 @@ class Events:
         place = np.multiply(code, len(of_kind), dtype=np.intp)
         if len(of_kind) > 1:
             place += kind.take(rows)
-        return lookup.take(place, mode="wrap")  # from the end where there is no name
+        found: Rows = lookup.take(place, mode="wrap")  # from the end where there is no name
+        return found
 
     def name_ids_of(self, table: str, rows: npt.NDArray[np.integer]) -> Rows:
         """Returns the place in `names` per row of a table."""
