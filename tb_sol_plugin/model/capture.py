@@ -15,7 +15,7 @@ from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.devices.spec import EMPTY, DeviceBook, DeviceProps, DeviceSpec
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.requirements import Requirement, missing
-from tb_sol_plugin.tables.table import StoredTable, StoredTables, Table, as_table, values_of
+from tb_sol_plugin.tables.table import StoredTable, StoredTables, Table, as_table, numbers_of
 
 __all__ = ["Capture", "DeviceProps", "Facts"]
 
@@ -144,9 +144,9 @@ class Capture:
         """Returns a column of a table; of one on disk that nobody asked for yet, without the others."""
         return self.tables.column(table, name) if isinstance(self.tables, StoredTables) else self.tables[table][name]
 
-    def values(self, table: str, name: str) -> npt.NDArray[Any]:
+    def numbers(self, table: str, name: str) -> npt.NDArray[Any]:
         """Returns the numbers of a column, of texts their codes (-1 none), as `column` does."""
-        return self.tables.values(table, name) if isinstance(self.tables, StoredTables) else values_of(self.tables[table][name])
+        return self.tables.numbers(table, name) if isinstance(self.tables, StoredTables) else numbers_of(self.tables[table][name])
 
     @cached_property
     def operator_of_host(self) -> np.ndarray:
@@ -183,7 +183,7 @@ def stored(there: Mapping[str, StoredTable], size: int) -> StoredTables:
 
 @cache
 def _without_rows(name: str) -> StoredTable:
-    return StoredTable(0, partial(empty, name), lambda column: empty(name)[column], lambda column: values_of(empty(name)[column]))
+    return StoredTable(0, partial(empty, name), lambda column: empty(name)[column], lambda column: numbers_of(empty(name)[column]))
 
 
 def _all(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:

@@ -183,7 +183,7 @@ def read_column(file: mmap.mmap, place: Placed, schema: Schema, name: str) -> pd
     return pd.Series(_column(_batch(file, place, schema), schema, name), copy=False)
 
 
-def read_values(file: mmap.mmap, place: Placed, schema: Schema, name: str) -> npt.NDArray[Any]:
+def read_numbers(file: mmap.mmap, place: Placed, schema: Schema, name: str) -> npt.NDArray[Any]:
     """Returns the numbers of one column of a table, of texts their codes: without the texts, as `read` does."""
     array = _batch(file, place, schema).column(name)
     values = _codes(array) if schema.fields[name].dtype == "category" else _numbers(array, schema.fields[name])
@@ -340,7 +340,7 @@ class Cache:
         there = {}
         for name, place in contents.tables.items():
             of = (file, place, schemas.ALL[name])
-            there[name] = StoredTable(place.rows, partial(read, *of), partial(read_column, *of), partial(read_values, *of))
+            there[name] = StoredTable(place.rows, partial(read, *of), partial(read_column, *of), partial(read_numbers, *of))
         self._mapped[key] = [(path, before)]
         return Capture(contents.facts, stored(there, contents.sealed.size))
 

@@ -57,15 +57,15 @@ def as_table(frame: pd.DataFrame) -> Table:
 
 @dataclass(frozen=True)
 class StoredTable:
-    """A table on disk. read: makes all of it; column: one of its columns alone; values: the numbers of one, of texts their codes alone."""
+    """A table on disk. read: makes all of it; column: one of its columns alone; numbers: those of one, of texts their codes alone."""
 
     rows: int
     read: Callable[[], pd.DataFrame]
     column: Callable[[str], pd.Series]
-    values: Callable[[str], npt.NDArray[Any]]
+    numbers: Callable[[str], npt.NDArray[Any]]
 
 
-def values_of(column: pd.Series) -> npt.NDArray[Any]:
+def numbers_of(column: pd.Series) -> npt.NDArray[Any]:
     """Returns the numbers of a column, of texts their codes."""
     return column.array.codes if isinstance(column.array, pd.Categorical) else column.to_numpy()
 
@@ -102,10 +102,10 @@ class StoredTables(Mapping[str, Table]):
         found = self._made.get(name)
         return self._stored[name].column(column) if found is None else found[column]
 
-    def values(self, name: str, column: str) -> npt.NDArray[Any]:
+    def numbers(self, name: str, column: str) -> npt.NDArray[Any]:
         """Returns the numbers of a column, of texts their codes, as `column` does."""
         found = self._made.get(name)
-        return self._stored[name].values(column) if found is None else values_of(found[column])
+        return self._stored[name].numbers(column) if found is None else numbers_of(found[column])
 
     def __reduce__(self) -> tuple[type[dict[str, Table]], tuple[dict[str, Table]]]:
         return dict, (dict(self),)

@@ -48,11 +48,11 @@ def classes(capture: Capture, rule: Rule = "wide") -> npt.NDArray[np.int8]:
 
 
 def _classes(capture: Capture, rule: Rule) -> npt.NDArray[np.int8]:
-    kind = capture.values("device", "kind")
+    kind = capture.numbers("device", "kind")
     is_kernel = kind == S.KERNEL
     out = np.full(len(kind), COMPUTATION, np.int8)
-    out[is_kernel & capture.values("device", "communication" if rule == "wide" else "communication_narrow")] = COMMUNICATION
-    out[(kind == S.MEMCPY) | (is_kernel & capture.values("device", "copy_kernel"))] = MEMCPY
+    out[is_kernel & capture.numbers("device", "communication" if rule == "wide" else "communication_narrow")] = COMMUNICATION
+    out[(kind == S.MEMCPY) | (is_kernel & capture.numbers("device", "copy_kernel"))] = MEMCPY
     return out
 
 

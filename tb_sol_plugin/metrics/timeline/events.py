@@ -111,13 +111,13 @@ class Events:
     def _times(self) -> list[tuple[Ints, Ints]]:
         out = []
         for name, rows in zip(TABLES, self.counts, strict=True):
-            start = self.capture.values(name, "time_ns" if name == "instants" else "start_ns")
-            out.append((start, np.zeros(rows, np.int64) if name == "instants" else self.capture.values(name, "duration_ns")))
+            start = self.capture.numbers(name, "time_ns" if name == "instants" else "start_ns")
+            out.append((start, np.zeros(rows, np.int64) if name == "instants" else self.capture.numbers(name, "duration_ns")))
         return out
 
     @cached_property
-    def _codes(self) -> list[npt.NDArray[np.integer]]:
-        return [self.capture.values(name, "name") for name in TABLES]
+    def _codes(self) -> list[Rows]:
+        return [self.capture.numbers(name, "name") for name in TABLES]
 
     def times(self, ids: Ids) -> tuple[Ints, Ints]:
         """Returns start and duration of events, ns."""
@@ -194,13 +194,13 @@ class Events:
             return self._host_kind, _category_of(name)
 
         def made() -> npt.NDArray[np.uint8]:  # computation, communication, memcpy: as CATEGORIES begins
-            return np.where(capture.values(name, "kind") == S.MEMSET, MEMSET, classes(capture)).astype(np.uint8)
+            return np.where(capture.numbers(name, "kind") == S.MEMSET, MEMSET, classes(capture)).astype(np.uint8)
 
         return memo(capture, ("timeline.category", table), made), _category_of(name)
 
     @cached_property
     def _host_kind(self) -> npt.NDArray[np.uint8]:
-        return self.capture.values("host", "kind").view(np.uint8)
+        return self.capture.numbers("host", "kind").view(np.uint8)
 
     @property
     def names(self) -> Names:
@@ -222,8 +222,7 @@ class Events:
     def _name_ids(self, table: int, rows: npt.NDArray[np.integer]) -> Rows:
         lookup = self._coded[1][table]
         kind, of_kind = self._kinds(table)
-        code = arrays.coded(self.capture.tables[TABLES[table]]["name"]).codes.take(rows)
-        place = np.multiply(code, len(of_kind), dtype=np.intp)
+        place = np.multiply(self._codes[table].take(rows), len(of_kind), dtype=np.intp)
         if len(of_kind) > 1:
             place += kind.take(rows)
         found: Rows = lookup.take(place, mode="wrap")  # from the end where there is no name

@@ -86,6 +86,9 @@ def test_a_table_is_made_when_it_is_asked_for_and_once(tmp_path: Path, monkeypat
     assert (loaded.rows("host"), loaded.rows("device"), len(loaded.column("device", "name")), made) == (3, 0, 0, [])
     pd.testing.assert_series_equal(loaded.column("host", "name"), small_capture().host["name"], check_names=False)
     assert made == [] and small_capture().column("host", "duration_ns").tolist() == loaded.column("host", "duration_ns").tolist() == [5, 5, 5]
+    for column in ("name", "start_ns", "clipped"):
+        one, two = small_capture().numbers("host", column), loaded.numbers("host", column)
+        assert one.tolist() == two.tolist() and one.dtype == two.dtype and not two.flags.writeable and made == []
     other = loaded.with_devices(DeviceBook())
     assert loaded.tables["host"] is other.tables["host"] and len(loaded.tables["device"]) == 0 and made == ["host"]
     # AND it can be sent to another process
