@@ -361,8 +361,9 @@ def _backward_flows(host: Host, flows: pd.DataFrame, sequence: Ints, wrapper: np
     kind = _among(flows["category"], rules.AUTOGRAD_FLOWS) & (flows["id"].to_numpy() != -1)
     if not kind.any():
         return empty
-    columns = ["id", "thread", "time_ns"]
-    starts, ends = (flows.loc[kind & _among(flows["phase"], (phase,)), columns] for phase in ("s", "f"))
+    columns = {name: flows[name].to_numpy() for name in ("id", "thread", "time_ns")}
+    halves = (kind & _among(flows["phase"], (phase,)) for phase in ("s", "f"))
+    starts, ends = (pd.DataFrame({name: values[half] for name, values in columns.items()}, copy=False) for half in halves)
     pairs = flow_pairs(starts, ends, "backward")
     if pairs.empty:
         return empty

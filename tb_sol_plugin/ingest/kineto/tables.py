@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.devices.spec import DeviceProps
-from tb_sol_plugin.ingest.columns import Array, Buffer, Interner, identity
+from tb_sol_plugin.ingest.columns import Array, Buffer, Interner, few_texts, identity
 from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.ingest.kineto import link, rules
 from tb_sol_plugin.ingest.kineto.columns import Columns
@@ -338,10 +338,10 @@ def threads(columns: Columns) -> pd.DataFrame:
     names = [" ".join(dict.fromkeys(t for t in (process_names.get(p, ""), labels.get(p, "")) if t)) for p, _ in keys]
     return S.THREADS.frame(
         {
-            "process": pd.Categorical([p for p, _ in keys]),
-            "thread": pd.Categorical([t for _, t in keys]),
-            "process_name": pd.Categorical(names),
-            "thread_name": pd.Categorical([thread_names.get(k, "") for k in keys]),
+            "process": few_texts([p for p, _ in keys]),
+            "thread": few_texts([t for _, t in keys]),
+            "process_name": few_texts(names),
+            "thread_name": few_texts([thread_names.get(k, "") for k in keys]),
         }
     )
 
@@ -426,8 +426,8 @@ def categories(columns: Columns) -> pd.DataFrame:
     items = sorted(columns.counts.items(), key=lambda item: (-item[1], str(item[0])))
     return S.CATEGORIES.frame(
         {
-            "category": pd.Categorical(["" if c is None else c for (c, _), _ in items]),
-            "phase": pd.Categorical([p for (_, p), _ in items]),
+            "category": few_texts(["" if c is None else c for (c, _), _ in items]),
+            "phase": few_texts([p for (_, p), _ in items]),
             "count": [n for _, n in items],
         }
     )

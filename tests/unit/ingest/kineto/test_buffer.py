@@ -1,11 +1,12 @@
-"""Columns that grow piece by piece."""
+"""Columns that grow piece by piece, and columns of few texts."""
 
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from tb_sol_plugin.ingest.columns import Buffer
+from tb_sol_plugin.ingest.columns import Buffer, few_texts
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.0])
@@ -23,3 +24,10 @@ def test_a_buffer_gives_back_its_pieces_joined(share: float) -> None:
     assert buffer.rows == len(joined) and buffer.minimum("a") == joined.min()
     out = buffer.take()
     assert out["a"].dtype == joined.dtype and (out["a"] == joined).all() and (out["b"] == joined).all() and not buffer.take()
+
+
+@pytest.mark.parametrize("values", [[], [""], ["b", "a", "b", "", "ä"], *([str(i % n) for i in range(300)] for n in (126, 127, 128, 300))])
+def test_few_texts_are_what_pandas_makes_of_them(values: list[str]) -> None:
+    made, plain = few_texts(values), pd.Categorical(values)
+    assert made.dtype == plain.dtype and made.categories.dtype == plain.categories.dtype and made.categories.tolist() == plain.categories.tolist()
+    assert made.codes.dtype == plain.codes.dtype and (made.codes == plain.codes).all()
