@@ -410,15 +410,14 @@ def events() -> Response:
     begin, end = _times(w)
     limit = whole("limit", 1, MOST_EVENTS, MOST_EVENTS)
     after = whole("cursor", 0, 2**40, 0)
-    found, _, _, _ = find.listed(one, local, lane, begin - offset, end - offset)
-    page = found[after : after + limit]
+    page, total = find.page(one, local, lane, begin - offset, end - offset, after, limit)
     worker, _ = w.worker_of(track)
     out = events_shown(w, worker, page.tolist())
     host, parent = one.events.base("device"), one.capture.host["parent"].to_numpy()
     for item in out:
         item.parent = int(parent[item.event]) if item.event < host else -1
-    cursor = str(after + limit) if after + limit < len(found) else ""
-    return reply(pack_json(shapes.EventsShape(out, len(found), cursor)), request)
+    cursor = str(after + limit) if after + limit < total else ""
+    return reply(pack_json(shapes.EventsShape(out, total, cursor)), request)
 
 
 @timeline_api.get("/search")

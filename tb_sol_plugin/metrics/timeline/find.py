@@ -119,14 +119,35 @@ def _near(timeline: Timeline, counted: Counted, at: int, limit: int, backwards: 
     return event[best[::-1] if backwards else best][:limit]
 
 
-def listed(timeline: Timeline, track: int, lane: int | None, begin: int, end: int) -> tuple[npt.NDArray[np.uint32], Ints, Ints, Ints]:
-    """Returns (event, lane, start, duration) of the events of a track that are in a window, by start, then lane."""
-    one, pyramid = timeline.tracks[track], timeline.pyramid
-    lanes = range(one.lanes) if lane is None else range(lane, lane + 1)
-    found, counts = pyramid.events(range(one.first_lane + lanes.start, one.first_lane + lanes.stop), begin, end)
-    at = np.repeat(np.arange(lanes.start, lanes.stop), counts)
-    order = np.lexsort((at, found.start))
-    return found.event[order], at[order], found.start[order], found.busy[order]
+def page(timeline: Timeline, track: int, lane: int | None, begin: int, end: int, after: int, limit: int) -> tuple[Ids, int]:
+    """Returns the events of a track that are in a window, by start, then lane: at most `limit` from the place `after` on; and how many
+    there are in all. Only those of the page are gathered: when it begins and ends is found by counting what starts before.
+    """
+    one = timeline.tracks[track]
+    chosen = range(one.lanes) if lane is None else range(lane, lane + 1)
+    lanes = one.first_lane + np.arange(chosen.start, chosen.stop, dtype=np.int64)
+    first, last = timeline.positions(lanes, begin, end)
+    total = int((last - first).sum())
+    if after >= total:
+        return _NONE, total
+
+    def until(time: int) -> Ints:
+        (where, _) = timeline.starting(lanes, np.array([time]), np.array([time]))[:, :, 0]
+        return np.clip(where, first, last)
+
+    def start_of(place: int) -> int:
+        low, high = one.first_ns, end  # at most `place` events start before the first, more before the second
+        while high - low > 1:
+            middle = (low + high) >> 1
+            low, high = (middle, high) if int((until(middle) - first).sum()) <= place else (low, middle)
+        return low
+
+    a, b = until(start_of(after)), until(start_of(min(after + limit, total) - 1) + 1)
+    order = timeline.arranged.order
+    event = np.concatenate([_NONE, *(order[i:j] for i, j in zip(a.tolist(), b.tolist(), strict=True))])
+    best = np.lexsort((np.repeat(np.arange(len(lanes)), b - a), timeline.events.times(event)[0]))
+    skipped = after - int((a - first).sum())
+    return event[best[skipped : skipped + limit]], total
 
 
 def load() -> None:

@@ -79,6 +79,19 @@ def test_any_search_is_what_plain_loops_find(
         Reference(shown).check(text, tracks, begin, end, after, limit, way)
 
 
+@given(data=st.data(), begin=st.integers(-300, 13_000), width=st.integers(1, 13_000), after=st.integers(0, 150), limit=st.integers(1, 200))
+def test_pages_of_events_are_what_plain_loops_find(shown: Timeline, data: st.DataObject, begin: int, width: int, after: int, limit: int) -> None:
+    track = data.draw(st.sampled_from([i for i, t in enumerate(shown.tracks) if t.lanes]))
+    lane = data.draw(st.none() | st.integers(0, shown.tracks[track].lanes - 1))
+    ids = shown.arranged.order
+    (start, duration), (of, at) = shown.events.times(ids), shown.located(ids)
+    inside = (start + duration > begin) & (start < begin + width) | (duration == 0) & (start == begin)
+    here = np.flatnonzero(inside & (of == track) & ((at == lane) if lane is not None else True)).tolist()
+    want = [int(ids[i]) for i in sorted(here, key=lambda i: (start[i], at[i]))]  # those of a lane as they stand there
+    found, total = find.page(shown, track, lane, begin, begin + width, after, limit)
+    assert (found.tolist(), total) == (want[after : after + limit], len(want))
+
+
 def test_a_search_counts_all_events_once(shown: Timeline, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a search WHEN its next and previous hits are asked for THEN nothing is counted again
     names = find.matching(shown.events.names.text, "kb")
