@@ -133,7 +133,8 @@ def page(timeline: Timeline, track: int, lane: int | None, begin: int, end: int,
 
     def until(time: int) -> Ints:
         (where, _) = timeline.starting(lanes, np.array([time]), np.array([time]))[:, :, 0]
-        return np.clip(where, first, last)
+        inside: Ints = np.clip(where, first, last)
+        return inside
 
     def start_of(place: int) -> int:
         low, high = one.first_ns, end  # at most `place` events start before the first, more before the second
