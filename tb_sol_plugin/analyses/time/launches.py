@@ -27,6 +27,7 @@ SLOW_NS: Final = 30_000
 """A call is slow from so many times the median of its name on, and from so many ns."""
 WORDS: Final = {"call": "call", "operator": "operator", "annotation": "range"}
 DRY: Final = "no launch into an idle stream"
+APART: Final = "its work starts before it: the clocks of device and host differ"
 CALLS: Final = (
     Column("name", "Name", "", "runtime or driver call, or operator or user range around it", "code"),
     Column("count", "Launches", "count", "calls that launched work of the selection"),
@@ -34,7 +35,8 @@ CALLS: Final = (
     Column("device_ns", "Device", "ns", "sum of the device time that they launched", "bar", color="compute"),
     Column("delay_ns", "Launch delay", "ns", "median from a call to the start of its work, where its stream had nothing to do", missing=DRY,
            per="call"),
-    Column("wait_ns", "To its start", "ns", "median from a call to the start of its work, of all launches", rank=2, per="call"),
+    Column("wait_ns", "To its start", "ns", "median from a call to the start of its work, of all launches that it starts after", rank=2,
+           per="call", missing=APART),
     Column("queue_length", "Queue", "", "mean of what was launched to the device and had not started at the call"),
     Column("short", "Work shorter", "count", "launches whose work takes less time than the call", rank=2),
     Column("blocked_ns", "Blocked", "ns", "time of calls that found the queue of the device full"),
@@ -44,7 +46,7 @@ OUTLIERS: Final = (
     Column("name", "Call", "", "runtime or driver call", "code"),
     Column("call_ns", "Call", "ns", "time of the call on the host", "bar", color="bar-ink"),
     Column("times", "Times median", "", "that over the median of calls of its name"),
-    Column("delay_ns", "To its start", "ns", "from the call to the start of its work"),
+    Column("delay_ns", "To its start", "ns", "from the call to the start of its work", missing=APART),
     Column("queue_length", "Queue", "count", "launched to the device and not started at the call"),
     Column("blocked", "Blocked", "", "the queue of the device was full"),
     Column("operator", "Operator", "", "innermost operator around it", "code", missing="no operator around the call"),
@@ -122,10 +124,11 @@ def _grouped(capture: Capture, found: pd.DataFrame, by: str) -> pd.DataFrame:
     sums = {c: arrays.exact_sums(code, found[c].to_numpy().astype(np.int64), count) for c in ("call_ns", "device_ns", "short")}
     blocked = arrays.exact_sums(code, found["call_ns"].to_numpy() * found["blocked"].to_numpy(), count)
     number = np.bincount(code, minlength=count)
-    delay = arrays.medians(code[dry], found["delay_ns"].to_numpy()[dry], count)
+    delays = found["delay_ns"].to_numpy()
+    delay, known = arrays.medians(code[dry], delays[dry], count), delays >= 0
     return pd.DataFrame({
         "name": distinct, "count": number, **sums, "delay_ns": arrays.whole_numbers(delay),
-        "wait_ns": arrays.whole_numbers(arrays.medians(code, found["delay_ns"].to_numpy(), count)),
+        "wait_ns": arrays.whole_numbers(arrays.medians(code[known], delays[known], count)),
         "queue_length": np.bincount(code, found["queue_length"].to_numpy(), minlength=count) / number, "blocked_ns": blocked,
     })  # fmt: skip
 
@@ -137,8 +140,9 @@ def _outliers(capture: Capture, found: pd.DataFrame) -> pd.DataFrame:
     times = length / np.maximum(arrays.medians(place, length, len(names))[place], 1)
     slow = np.flatnonzero((times >= SLOW) & (length >= SLOW_NS))
     some = found.iloc[slow].reset_index(drop=True)
+    delay = some["delay_ns"].to_numpy()
     return pd.DataFrame({
         "start_ns": some["start_ns"], "name": arrays.at(capture.host["name"], some["call"].to_numpy()), "call_ns": some["call_ns"],
-        "times": times[slow], "delay_ns": some["delay_ns"], "queue_length": some["queue_length"], "blocked": some["blocked"],
+        "times": times[slow], "delay_ns": arrays.known(delay, delay >= 0), "queue_length": some["queue_length"], "blocked": some["blocked"],
         "operator": arrays.at(capture.host["name"], some["operator"].to_numpy()),
     })  # fmt: skip

@@ -24,8 +24,9 @@ def launches(capture: Capture, rows: Mask) -> pd.DataFrame:
     """Returns one row per call and device that launched work of a selection, in order of the calls, with COLUMNS:
 
     call (host row), operator, annotation (host rows of the innermost ones around it, -1), start_ns, call_ns, device_ns (sum of its work),
-    delay_ns (to the start of its first work; 0 where that starts before the call), dry (its stream had nothing to do then), short (its work
-    takes less time than the call), queue_length (commands launched to the device that had not started), blocked (the queue was full).
+    delay_ns (to the start of its first work; -1 where that starts before the call, by clocks that differ), dry (its stream had nothing to
+    do then), short (its work takes less time than the call), queue_length (commands launched to the device that had not started), blocked
+    (the queue was full).
     """
     graph, h = graph_of(capture), at.host(capture)
     work, nodes = graph.work, graph.nodes
@@ -49,7 +50,7 @@ def launches(capture: Capture, rows: Mask) -> pd.DataFrame:
         wanted = np.logical_or.reduceat(rows[nodes.device[mine]], first)
         columns = [
             call.astype(np.int64), operator[nodes.device[head]], annotation[nodes.device[head]], start, h.duration[call], device_ns,
-            np.maximum(delay, 0), queue,
+            np.where(delay >= 0, delay, -1), queue,
             (free[head] <= start) & (delay >= 0), device_ns < h.duration[call], full[call],
         ]  # fmt: skip
         parts.append([column[wanted] for column in columns])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tb_sol_plugin.ingest import read
+from tb_sol_plugin.metrics.critical.launches import launches
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import TimelineSection
 from tests.support.captures import report
@@ -111,3 +113,15 @@ def test_launches_by_user_range(tmp_path: Path) -> None:
         t.launch("k", at=at * US, start=(at + 10) * US, duration=5 * US)
     calls = report(read(str(t.write(tmp_path / "w.pt.trace.json"))), "launches", by="annotation").table("calls").set_index("name")
     assert calls["count"].to_dict() == {"layer": 1, "forward": 1, "(no range)": 1} and set(calls["device_ns"]) == {5 * US}
+
+
+def test_work_that_starts_before_its_launch_has_no_delay(tmp_path: Path) -> None:
+    # GIVEN launches of which two start their work before the call, by clocks that differ WHEN asked THEN their delay is unknown, never 0
+    t = TraceBuilder()
+    for i, delay in enumerate((40, -30, 60, -10)):
+        t.launch(f"k{i}", at=500 * US * (i + 1), start=500 * US * (i + 1) + delay * US, duration=20 * US, call_duration=500)
+    capture = read(str(t.write(tmp_path / "w.pt.trace.json")))
+    found = launches(capture, np.ones(len(capture.device), np.bool_))
+    assert found["delay_ns"].tolist() == [40 * US, -1, 60 * US, -1]
+    row = report(capture, "launches").table("calls").iloc[0]
+    assert (row["wait_ns"], row["delay_ns"]) == (50 * US, 50 * US)
