@@ -3397,7 +3397,8 @@ var columnUnit = (top, unit) => scaleOf(unit === "ns" && top < 1e10 ? Math.min(t
 * The scale of a column: the unit of its largest value, decimals that still tell its middle apart, at most five digits.
 * `neighbor` is the unit of the columns next to it; it is used where the column's largest value is at least a hundredth of it.
 * `single`: the rows are single things without a total, which are compared with each other and not added up: a unit in which half of
-* them would vanish gives way to the next smaller one, unless the largest would have more than six digits there. `fixed`: the unit, where others have chosen it.
+* them would vanish gives way to the next smaller one, unless the largest would have more than six digits there. `fixed`: the unit, where
+* others have chosen it.
 */
 function columnScale(values, unit, neighbor, single = false, fixed) {
 	const known = [];
