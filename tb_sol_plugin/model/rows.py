@@ -26,6 +26,7 @@ from tb_sol_plugin.model.columns import Distinct, Indices, Mask, Numbers, Spelle
 from tb_sol_plugin.model.report import Column, Link, Mark, Scalar, Sort, TablePage, TablePages, TableSection
 from tb_sol_plugin.model.row_links import RowLinks
 from tb_sol_plugin.model.tree_rows import Tree
+from tb_sol_plugin.tables.arrays import stable_order
 
 V = TypeVar("V")
 
@@ -188,7 +189,7 @@ class TableRows:
             column = self._column(sort.column, "sort")
             ranks = column.ranks(self.columns[sort.column].show in TEXTUAL)[inside]
             known = column.known[inside]
-            sorted_ = np.argsort(-ranks[known] if sort.descending else ranks[known], kind="stable")
+            sorted_ = stable_order(-ranks[known] if sort.descending else ranks[known])
             inside = np.concatenate([inside[known][sorted_], inside[~known]])
         flat = np.concatenate([inside, np.flatnonzero(self._outside)])
         return self.tree.order(flat) if self.tree else flat

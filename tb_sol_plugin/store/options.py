@@ -79,10 +79,10 @@ class Memo(Generic[V]):
     """`get(key, make)` returns what `make` returned for that key before, or calls it. Errors of `make` are not kept.
 
     size: bytes of a value, for the limit. The value used last stays even where it alone is above the limit. freed: called after values went
-    for others.
+    for others; with it, values grow while they are kept, and all are measured again when one comes.
     """
 
-    def __init__(self, limit_bytes: int, size: Callable[[V], int], freed: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, limit_bytes: int, size: Callable[[V], int], freed: Callable[[], object] | None = None) -> None:
         self._freed = freed
         self._limit = limit_bytes
         self._size = size
@@ -132,11 +132,14 @@ class Memo(Generic[V]):
             self._total -= old[1] if old else 0
             self._kept[key] = (value, size)
             self._total += size
+            if self._freed is not None:
+                self._kept = OrderedDict((k, (v, self._size(v))) for k, (v, _) in self._kept.items())
+                self._total = sum(own for _, own in self._kept.values())
             before = len(self._kept)
             while self._total > self._limit and len(self._kept) > 1:
                 self._total -= self._kept.popitem(last=False)[1][1]
             some = len(self._kept) < before
-        if some:
+        if some and self._freed is not None:
             self._freed()
 
     def drop(self, key: Hashable) -> None:

@@ -60,6 +60,20 @@ def in_order(key: Ints) -> tuple[Ints, Places]:
     return values[order], rank[code]
 
 
+def stable_order(values: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """Returns the places of values in ascending order, equal ones as they stand.
+
+    Whole numbers are sorted with their places in one number each, which takes a fraction of the time of a sort of places.
+    """
+    if values.dtype.kind == "i" and len(values) > FEW:
+        low, bits = int(values.min()), len(values).bit_length()
+        if int(values.max()) - low < 1 << (62 - bits):
+            key = (values.astype(np.int64) - low << bits) | np.arange(len(values))
+            key.sort()
+            return (key & ((1 << bits) - 1)).astype(np.intp, copy=False)
+    return np.argsort(values, kind="stable")
+
+
 def ranges(first: npt.NDArray[np.integer], count: npt.NDArray[np.integer]) -> Ints:
     """Returns `first[i], first[i] + 1, ...` for each i, `count[i]` numbers of each, one range after the other."""
     ends = np.cumsum(count, dtype=np.int64)

@@ -141,9 +141,10 @@ def _causes(capture: Capture, found: pd.DataFrame, by: str) -> pd.DataFrame:
     parts = []
     for name, label in CAUSES.items():
         time = found[name].to_numpy()
-        total, gaps = arrays.exact_sums(pair, time, count), np.bincount(pair, time > 0, count).astype(np.int64)
+        some = np.flatnonzero(time)
+        total, gaps = arrays.exact_sums(pair[some], time[some], count), np.bincount(pair[some], minlength=count)
         longest = np.zeros(count, np.int64)
-        order = np.argsort(time, kind="stable")
+        order = some[arrays.stable_order(time[some])]
         longest[pair[order]] = order  # the longest is written last
         for at in np.flatnonzero(total).tolist():
             own, of, most = int(device[first[at]]), int(group[first[at]]), int(longest[at])

@@ -78,7 +78,7 @@ def run(capture: Capture, query: SlackQuery) -> Report:
         some[some] = ~nodes.opens[node[some]] & np.isin(at.host(capture).kind[nodes.row[node[some]]], (S.OPERATOR, S.CALL))
         table, rows = capture.host, nodes.row[node[some]]
     start, length = (table[c].to_numpy()[rows] for c in ("start_ns", "duration_ns"))
-    order = np.argsort(start, kind="stable") if side == "device" else np.lexsort((rows, start))
+    order = arrays.stable_order(start) if side == "device" else np.lexsort((rows, start))
     rows, ends, start, length = rows[order], ends[some][order], start[order], length[order]
     late, held = slack[ends], np.zeros(len(window.time), np.bool_)
     held[window.target[window.edge_places(path.edge[path.edge >= 0])]] = True

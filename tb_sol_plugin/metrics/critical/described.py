@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.metrics.critical.edges import DEVICE, HOST, INFERRED
-from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, Rows
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, Rows, stable_order
 from tb_sol_plugin.tables.compiled import compiled, fixed
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Merged:
     def columns(self) -> list[npt.NDArray[Any]]:
         """Returns key, ns, most, edges and, if they are told, events of the pieces, by key."""
         size = int(self._state[0])
-        order = np.argsort(self._columns[0][:size], kind="stable")
+        order = stable_order(self._columns[0][:size])
         return [self._columns.pop(0)[order] for _ in range(len(self._columns))]  # one by one: each is long
 
 

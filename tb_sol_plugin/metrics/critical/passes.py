@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
+from tb_sol_plugin.tables.arrays import Ints, Mask, Rows, stable_order
 from tb_sol_plugin.tables.compiled import compiled, fixed
 
 LOADING_PAYS: Final = 20_000
@@ -149,7 +149,7 @@ def doing_until(time: Ints, doing: npt.NDArray[np.int8], moments: Ints, codes: i
     time, doing: ascending, and what the thread does from then on. early: what it does before the first: less than none of it is spent.
     """
     out = np.zeros((codes, len(moments)), np.int64)
-    order = np.argsort(moments, kind="stable")
+    order = stable_order(moments)
     read = (fixed(time, np.int64), fixed(doing, np.int8), fixed(moments, np.int64), fixed(order, np.int64))
     doing_kernel.of(len(time) + len(moments), LOADING_PAYS)(*read, early, np.zeros(codes, np.int64), out)
     return out

@@ -185,7 +185,7 @@ def _full(nodes: Nodes, work: Work, capture: Capture) -> Edges:
             continue
         until = h.start[call[deep]] + duration[deep]
         mine = np.flatnonzero(work.device == device)
-        mine = mine[np.argsort(work.end[mine], kind="stable")]
+        mine = mine[arrays.stable_order(work.end[mine])]
         place = np.searchsorted(work.end[mine], until, side="right") - 1
         found.append(np.stack((np.where(place >= 0, mine[np.maximum(place, 0)], -1), call[deep])))
     source, call = np.concatenate(found, axis=1)

@@ -202,7 +202,7 @@ def _of_length(kernels: Kernels, times: _Times, own: _Windows, longer: _Windows,
     wanted[chosen] = np.arange(len(chosen))
     of = wanted[code]
     mine = np.flatnonzero(of >= 0)
-    mine = mine[np.argsort(of[mine], kind="stable")]
+    mine = mine[arrays.stable_order(of[mine])]
     bounds = np.searchsorted(of[mine], np.arange(len(chosen) + 1))
     out = []
     for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):

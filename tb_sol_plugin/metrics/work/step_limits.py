@@ -70,8 +70,18 @@ class StepLimits:
     def limits(self, rows: list[int], time_ns: int, *, steps: int = 1) -> dict[str, Scalar]:
         """Returns the columns of LIMITS for the calls of some steps over `time_ns`, None unknown; the limit is divided by `steps`.
 
-        own_share: the modeled part of the device's own work. rows: of `steps`, none for all calls.
+        own_share: the modeled part of the device's own work. rows: of `steps`, none for all calls. Of one step they are worked out once:
+        the pages of steps and of trends show the same.
         """
+        if len(rows) != 1:
+            return self._limits(rows, time_ns, steps)
+        kept: dict[tuple[int, int, int], dict[str, Scalar]] = self.__dict__.setdefault("_kept", {})
+        key = (rows[0], time_ns, steps)
+        if key not in kept:
+            kept[key] = self._limits(rows, time_ns, steps)
+        return dict(kept[key])
+
+    def _limits(self, rows: list[int], time_ns: int, steps: int) -> dict[str, Scalar]:
         of: slice | Ints = slice(None)
         if rows:
             of = np.concatenate([self.order[self.bounds[row] : self.bounds[row + 1]] for row in rows])

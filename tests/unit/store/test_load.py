@@ -20,14 +20,15 @@ import pytest
 
 from tb_sol_plugin import ingest
 from tb_sol_plugin.errors import BadInput, NotFound, StillLoading, WorkerKilled
+from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.timeline.timeline import timeline_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store import load, processes
 from tb_sol_plugin.store.cache import Cache, cache_key
-from tb_sol_plugin.store.load import Loader
+from tb_sol_plugin.store.load import DERIVED_BYTES, Loader, open_bytes
 from tb_sol_plugin.store.names import single
-from tb_sol_plugin.store.options import StoreOptions
+from tb_sol_plugin.store.options import Memo, StoreOptions
 from tb_sol_plugin.store.processes import Workers
 from tb_sol_plugin.store.reductions import ReductionFiles
 from tb_sol_plugin.store.scan import Heads, scan
@@ -540,6 +541,24 @@ def test_opened_captures_are_bounded(tmp_path: Path) -> None:
             del capture
         # THEN those that made room are gone, without a garbage collection of Python's own
         assert len(loader._open) == 1 and [one() is None for one in opened] == [True, True, False]
+
+
+def test_an_open_capture_counts_with_what_is_derived_of_it(tmp_path: Path) -> None:
+    # GIVEN a capture WHEN its graph of dependencies is made THEN it takes more room, and by that makes an older one go when the next comes
+    capture = ingest.read(str(trace(tmp_path / "a.json")))
+    plain = open_bytes(capture)
+    graph_of(capture)
+    assert open_bytes(capture) == plain + DERIVED_BYTES * (len(capture.host) + len(capture.device)) > plain
+    gone: list[bool] = []
+    kept: Memo[Capture] = Memo(open_bytes(capture) + 2 * plain, open_bytes, lambda: gone.append(True))
+    others = [ingest.read(str(trace(tmp_path / f"{name}.json"))) for name in "bc"]
+    for name, one in zip("abc", (capture, *others), strict=True):
+        kept.put(name, one)
+    assert len(kept) == 3 and not gone
+    for one in others:
+        graph_of(one)
+    kept.put("d", ingest.read(str(trace(tmp_path / "d.json"))))
+    assert len(kept) < 4 and gone == [True] and "a" not in kept
 
 
 def test_active_answers_at_once(tmp_path: Path) -> None:

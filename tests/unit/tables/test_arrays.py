@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import (
     exact_sums,
     factorize,
@@ -105,3 +107,14 @@ def test_a_function_is_asked_once_per_text_in_use() -> None:
     # AND a row without a text has the answer for ""
     assert per_text(column, np.array([3, 1]), lambda text: text + "!", object).tolist() == ["!", "a!"]
     assert per_text(column, np.zeros(0, np.int64), bool).tolist() == []
+
+
+@pytest.mark.parametrize("kind", ["few", "many", "negative", "wide", "floats", "short", "unsigned"])
+def test_places_in_order_are_those_of_a_stable_sort(kind: str) -> None:
+    rng = np.random.default_rng(7)
+    values = {
+        "few": rng.integers(0, 5, 100), "many": rng.integers(0, 50, 20_000), "negative": rng.integers(-(2**40), 2**40, 5_000) // 2**36,
+        "wide": rng.integers(-(2**62), 2**62, 3_000), "floats": rng.integers(0, 9, 3_000) / 2, "short": rng.integers(0, 100, 3_000, np.int8),
+        "unsigned": rng.integers(2**63, 2**63 + 9, 3_000, np.uint64),
+    }[kind]  # fmt: skip
+    assert arrays.stable_order(values).tolist() == np.argsort(values, kind="stable").tolist()
