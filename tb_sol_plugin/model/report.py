@@ -579,9 +579,11 @@ def to_plain(report: Report | UnavailableReport) -> dict[str, object]:
 def plain_section(section: AnySection) -> dict[str, object]:
     """Returns a section as JSON-ready builtins."""
     if isinstance(section, TableSection):
-        full: dict[str, object] = msgspec.to_builtins(
-            msgspec.structs.replace(section, columns=[], data={}, row_links=dict(section.row_links.items()))
-        )
+        plain = getattr(section.row_links, "plain", None)  # of `RowLinks`
+        links = dict(section.row_links.items()) if plain is None else {"": Link("")}
+        full: dict[str, object] = msgspec.to_builtins(msgspec.structs.replace(section, columns=[], data={}, row_links=links))
+        if plain is not None:
+            full["row_links"] = plain()
         full["columns"] = [
             {"name": c.name, "label": c.label, "unit": c.unit, "doc": c.doc, **msgspec.to_builtins(c)} for c in section.columns
         ]

@@ -13,12 +13,16 @@ from tb_sol_plugin.model.report import Link
 class RowLinks(Mapping[str, Link]):
     """Links by the place of their row, as `TableSection.row_links` has them: of a million rows those of a page alone are ever made.
 
-    linked: per row whether it has one. make: the link of a row that has.
+    linked: per row whether it has one. make: the link of a row that has. plain: all of them as JSON-ready builtins, where that is quicker
+    than to make each.
     """
 
-    def __init__(self, linked: npt.NDArray[np.bool_], make: Callable[[int], Link]) -> None:
+    def __init__(
+        self, linked: npt.NDArray[np.bool_], make: Callable[[int], Link], plain: Callable[[], dict[str, object]] | None = None
+    ) -> None:
         self._linked = linked
         self._make = make
+        self.plain = plain
 
     def __getitem__(self, key: str) -> Link:
         row = int(key) if key.isdecimal() else -1

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Literal
 
+import msgspec
 import numpy as np
 
 from tb_sol_plugin.errors import BadQuery, Unavailable
@@ -219,8 +220,15 @@ def _groups(chosen: Selection, by: Literal["name", "category", "track"]) -> Tabl
         "groups", {"name": "By name", "category": "By kind of work", "track": "By track"}[by], columns, GROUPS, sort=Sort("total_ns"),
         filters=["category"] if by == "name" else [], adds=["count", "self_ns"], empty="No event in this selection.",
         footer=f"{left:,} more with less time" if left > 0 else "",
-        row_links=RowLinks(np.full(len(names), by == "name"), lambda i: _link(kinds[i][0], names[i])),
+        row_links=_links([kind for kind, _, _ in kinds], names) if by == "name" else {},
     )  # fmt: skip
+
+
+def _links(categories: list[str], names: list[str]) -> RowLinks:
+    def plain() -> dict[str, object]:
+        return dict(zip(map(str, range(len(names))), map(_plain_link, categories, names), strict=True))
+
+    return RowLinks(np.ones(len(names), np.bool_), lambda i: _link(categories[i], names[i]), plain)
 
 
 @lru_cache(maxsize=MOST_LINKS)
@@ -228,6 +236,12 @@ def _link(category: str, name: str) -> Link:
     """Returns the page that holds events of that name."""
     found = PAGES.get(category, "operators")
     return Link(found, {} if found == "memcpy" else {"find": name}, "Open its page")
+
+
+@lru_cache(maxsize=MOST_LINKS)
+def _plain_link(category: str, name: str) -> object:
+    """Returns the same as JSON-ready builtins."""
+    return msgspec.to_builtins(_link(category, name))
 
 
 def _gaps(gaps: dict[str, list[Any]]) -> TableSection | None:
