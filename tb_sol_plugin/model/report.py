@@ -582,11 +582,8 @@ def plain_section(section: AnySection) -> dict[str, object]:
         plain = getattr(section.row_links, "plain", None)  # of `RowLinks`
         links = dict(section.row_links.items()) if plain is None else {"": Link("")}
         full: dict[str, object] = msgspec.to_builtins(msgspec.structs.replace(section, columns=[], data={}, row_links=links))
-        if plain is not None:
-            full["row_links"] = plain()
-        full["columns"] = [
-            {"name": c.name, "label": c.label, "unit": c.unit, "doc": c.doc, **msgspec.to_builtins(c)} for c in section.columns
-        ]
+        full |= {"row_links": plain()} if plain is not None else {}
+        full["columns"] = [{"name": c.name, "label": c.label, "unit": c.unit, "doc": c.doc} | msgspec.to_builtins(c) for c in section.columns]
         full["data"] = {name: values if isinstance(values, list) else list(values) for name, values in section.data.items()}
         return full
     full = msgspec.to_builtins(section)
