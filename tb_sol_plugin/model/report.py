@@ -558,8 +558,7 @@ def make_facts(
 
 def encode(report: Report | UnavailableReport) -> bytes:
     """Encodes a report as JSON: `kind` first in every section, `available` always there, no NaN."""
-    body = to_plain(report)
-    return msgspec.json.encode(body)
+    return msgspec.json.encode(to_plain(report))
 
 
 def to_plain(report: Report | UnavailableReport) -> dict[str, object]:
@@ -583,7 +582,9 @@ def plain_section(section: AnySection) -> dict[str, object]:
         links = dict(section.row_links.items()) if plain is None else {"": Link("")}
         full: dict[str, object] = msgspec.to_builtins(msgspec.structs.replace(section, columns=[], data={}, row_links=links))
         full |= {"row_links": plain()} if plain is not None else {}
-        full["columns"] = [{"name": c.name, "label": c.label, "unit": c.unit, "doc": c.doc} | msgspec.to_builtins(c) for c in section.columns]
+        full["columns"] = [
+            {"name": c.name, "label": c.label, "unit": c.unit, "doc": c.doc, **msgspec.to_builtins(c)} for c in section.columns
+        ]
         full["data"] = {name: values if isinstance(values, list) else list(values) for name, values in section.data.items()}
         return full
     full = msgspec.to_builtins(section)
