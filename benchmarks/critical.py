@@ -82,16 +82,10 @@ def _shown(name: str, value: float | None) -> str:
 def measured(path: Path) -> dict[str, float]:
     """Figures of one recording."""
     from tb_sol_plugin.ingest import read
-    from tb_sol_plugin.metrics.critical import passes
     from tb_sol_plugin.metrics.critical.graph import graph_of
-    from tb_sol_plugin.store.processes import smallest_capture
-    from tb_sol_plugin.tables import grouped, intervals, tree
+    from tb_sol_plugin.web.http import warm
 
-    for loops in (tree, intervals, grouped, passes):
-        loops.load()
-    smallest = smallest_capture()
-    for name in ("critical_path", "what_if"):
-        smallest.analyze(name)
+    warm()
     capture = read(str(path))
     out: dict[str, float] = {"host events": len(capture.host)}
     with Stage(out, "build"):

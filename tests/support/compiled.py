@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.timeline import find
-from tb_sol_plugin.metrics.timeline.timeline import timeline_of
-from tb_sol_plugin.tables import pyramid
 from tb_sol_plugin.web.http import warm
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
@@ -26,8 +21,6 @@ def main() -> None:
     capture = read(str(SAMPLES / TRACE))
     for name in ANALYSES:
         capture.analyze(name)
-    find.search(timeline_of(capture), np.zeros(1, np.int64), None, 0, 1)
-    pyramid.load()
     warm()
     read(str(SAMPLES / SNAPSHOT))
 

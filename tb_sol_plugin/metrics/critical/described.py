@@ -106,7 +106,7 @@ class Merged:
         of = (what.lag, what.excess, what.most, item, own, count)
         read = fixed(place, np.int32), fixed(alone, np.bool_), fixed(what.kind, np.int8), tuple(fixed(c, np.int64) for c in of)
         merge_kernel.of(len(item), LOADING_PAYS)(
-            *read, fixed(events, np.float64), self._terms, self._slots, self._state, (*self._columns[:4], (*self._columns, np.zeros(0))[4])
+            *read, fixed(events, np.float64), self._terms, self._slots, self._state, (*self._columns, np.zeros(0))[:5]
         )
 
     def columns(self) -> list[npt.NDArray[Any]]:
