@@ -119,7 +119,7 @@ def _has_phase(text: bytes) -> bool:
     return any(mark == ord('"') and depth == 2 for mark, depth in zip(marks, depths, strict=True))
 
 
-FORMAT_VERSION = 20
+FORMAT_VERSION = 21
 """Part of every cache key: raise it when the tables of a Capture, or what stands in them, change."""
 
 

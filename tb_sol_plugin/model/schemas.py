@@ -179,11 +179,10 @@ BACKWARD = Schema(
     "backward",
     "a link from a forward operator to a backward root",
     {
-        "forward": F("int32", "", "host row"),
-        "backward": F("int32", "", "host row of the evaluate_function wrapper, or the op itself"),
+        "forward": F("int32", "", "host row"), "backward": F("int32", "", "host row of the evaluate_function wrapper, or the op itself"),
         "method": F("int8", "", "0 flow, 1 sequence number"),
     },
-)
+)  # fmt: skip
 
 COLLECTIVES = Schema(
     "collectives",
@@ -208,6 +207,13 @@ COLLECTIVES = Schema(
         "rank_stride": F("int64", "", "distance of its ranks; -1"),
     },
 )
+
+MESSAGES = Schema(
+    "messages", "a send or receive as the host operator that asked for it recorded it (record_param_comms)",
+    {"host": F("int32", "", "its host row"), "receives": F("bool"), "peer": F("int64", "", "the rank at the other end; -1 not recorded"),
+     "elements": F("int64"), "dtype": F("category"), **{name: COLLECTIVES.fields[name] for name in (
+         "group_size", "process_group", "process_group_description", "ranks", "communicator", "sequence", "rank_start", "rank_stride")}},
+)  # fmt: skip
 
 PROCESS_GROUPS = Schema(
     "process_groups",
@@ -568,8 +574,7 @@ ALL: Final = {
         DEVICE,
         STEPS,
         BACKWARD,
-        COLLECTIVES,
-        PROCESS_GROUPS,
+        COLLECTIVES, MESSAGES, PROCESS_GROUPS,
         PEERS,
         MEMORY,
         FLOWS,

@@ -30,6 +30,7 @@ from tb_sol_plugin.metrics.ranks import summary as S
 from tb_sol_plugin.metrics.ranks.by_name import BY, TOTALS, totals
 from tb_sol_plugin.metrics.ranks.calls import Member
 from tb_sol_plugin.metrics.ranks.own_time import Activity, Work, dependencies, exposed
+from tb_sol_plugin.metrics.ranks.process_groups import Group, group_key
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables import members
 from tb_sol_plugin.tables.arrays import Floats, Ints
@@ -309,14 +310,14 @@ class Simulator:
         end = start.max(axis=1, keepdims=True) + long[:, None] + self.random.exponential(self.job.completion_ns, pairs.shape)
         self.at[receivers] = self.queued[receivers] = end[:, 1]
         number = self._number(len(pairs))
-        seq = np.array([self._seq(("pp", int(a), int(b))) for a, b in pairs.tolist()])
+        seq = np.array([[self._seq(("p2p", rank)) for rank in pair] for pair in pairs.tolist()])  # each rank counts its own
         first = (pairs % (self.job.tp * self.job.cp * self.job.dp)).min(axis=1)
         for row, one in enumerate(first.tolist()):
             self.groups.setdefault(("pp", one), tuple(self.grid.reshape(self.job.pp, -1)[:, row].tolist()))
         for side, kind in enumerate(("send", "recv")):
             self.calls.add(
                 rank=pairs[:, side], start=start[:, side], end=end[:, side], launch=np.maximum(start - LEAD_NS, self.handed[pairs])[:, side],
-                kind=S.KINDS.index(kind), axis=list(NAMES).index("pp"), first=first, seq=seq, instance=number, stream=PP + side,
+                kind=S.KINDS.index(kind), axis=list(NAMES).index("pp"), first=first, seq=seq[:, side], instance=number, stream=PP + side,
                 step=self.step, uneven=False, bytes_in=self.job.activation_bytes, bytes_out=self.job.activation_bytes, source=pairs[:, 0],
                 target=pairs[:, 1], transfer=long, wait=np.maximum(start[:, 1 - side] - start[:, side], 0), late=-1,
             )  # fmt: skip
@@ -445,9 +446,9 @@ class Made:
         columns = S.timed_columns(rows, c["stream"], found, pieces) | {
             "step": c["step"], "group": group, "kind": c["kind"], "dtype": np.full(count, S.DTYPES.index("bf16")),
             "algorithm": np.where((c["source"] >= 0) | c["uneven"], S.ALGORITHMS.index("SENDRECV"), S.ALGORITHMS.index("RING_LL")), "uneven": c["uneven"],
-            "seq": c["seq"] if self.job.seq else np.full(count, -1), "source": c["source"], "target": c["target"],
+            "seq": c["seq"] if self.job.seq else np.full(count, -1), "source": np.where(c["kind"] == S.SEND, -1, c["source"]), "target": np.where(c["kind"] == S.RECV, -1, c["target"]),
             "bytes_in": c["bytes_in"], "bytes_out": c["bytes_out"], "event": np.arange(count),
-            "parts": np.ones(count, np.int64),
+            "parts": np.ones(count, np.int64), "batch": np.full(count, -1),
         }  # fmt: skip
         splits = np.array([json.dumps(_split(int(n), groups[g].size)) if u else "" for n, g, u in
                            zip(c["bytes_in"].tolist(), group.tolist(), c["uneven"].tolist(), strict=True)], object)  # fmt: skip
@@ -483,7 +484,7 @@ class Made:
         }  # fmt: skip
         return out
 
-    def _groups(self, rank: int, c: dict[str, Any]) -> tuple[list[S.Group], Ints]:
+    def _groups(self, rank: int, c: dict[str, Any]) -> tuple[list[Group], Ints]:
         """Groups in order of first use, under names that mean something else on each rank."""
         code, first = np.unique(np.stack((c["axis"], c["first"])), axis=1, return_index=True)[:2]
         order = np.argsort(first)
@@ -492,8 +493,8 @@ class Made:
             axis, one = list(NAMES)[int(code[0, at])], int(code[1, at])
             group[(c["axis"] == code[0, at]) & (c["first"] == one)] = place
             ranks = members.text_of(self.groups[axis, one])
-            key = S.group_key(ranks, NAMES[axis], "no. 1")
-            out.append(S.Group(key, str((rank * 7 + place) % 50), NAMES[axis], ranks, len(self.groups[axis, one])))
+            key = group_key(ranks, NAMES[axis], "no. 1")
+            out.append(Group(key, str((rank * 7 + place) % 50), NAMES[axis], ranks, len(self.groups[axis, one])))
         return out, group
 
     # -- as files ----------------------------------------------------------------------------------------------
@@ -541,7 +542,7 @@ class Made:
             self._call(t, rank, {name: column[at] for name, column in c.items()}, groups[row])
         return t
 
-    def _call(self, t: TraceBuilder, rank: int, c: dict[str, Any], group: S.Group) -> None:
+    def _call(self, t: TraceBuilder, rank: int, c: dict[str, Any], group: Group) -> None:
         kind = S.KINDS[int(c["kind"])]
         begin, end = self.local(rank, np.array([c["start"], c["end"]])).tolist()
         args: dict[str, Any] = {
@@ -553,7 +554,7 @@ class Made:
         if c["uneven"]:
             args |= {"In split size": json.dumps(_split(int(c["bytes_in"]), group.size)), "Out split size": json.dumps(_split(int(c["bytes_out"]), group.size))}
         if c["source"] >= 0:
-            args |= {"Src Rank": int(c["source"]), "Dst Rank": int(c["target"])}
+            args |= {"Dst Rank": int(c["target"])} if kind == "send" else {"Src Rank": int(c["source"])}
         name = KERNELS[kind if kind != "recv" else "send"]
         correlation = t.call("cudaLaunchKernelExC", int(self.local(rank, c["launch"], device=False)), 100, flow=True)
         t.collective(

@@ -73,9 +73,12 @@ INSTANCE_COLUMNS: Final = (
     Column("required_bandwidth_bytes_per_s", "Needed", "B/s", "bus bandwidth at which the slack would hide it; above what the link carries "
            "nothing can", rank=2, missing="nothing waited for it, or there was no slack at all"),
     Column("parts", "Parts", "count", "calls that went out together as this one", rank=3),
+    Column("peers", "Peers", doc="who sends to whom; of a batch of sends and receives (`p2p_batch`) of the rank that comes first", rank=2,
+           show="text", missing="no send or receive"),
     Column("start_skew_ns", "Starts apart", "ns", "last start less the first on the aligned clocks", rank=2, missing=NO_CLOCK),
     Column("end_skew_ns", "Ends apart", "ns", "last end less the first on the aligned clocks", rank=3, missing=NO_CLOCK),
-    Column("status", "Status", doc="complete; partial: members are missing, the transfer is an upper bound; alone; inconsistent: members "
+    Column("status", "Status", doc="complete; partial: members are missing, the transfer is an upper bound; alone: no other "
+           "rank's call is matched with it, as of a batch with several ranks; inconsistent: members "
            "name different kinds, types or sizes; apart: its ends are too far apart", show="badge"),
 )  # fmt: skip
 SIZE_COLUMNS: Final = (
@@ -199,6 +202,25 @@ def status_of(job: Job) -> list[str]:
     return np.select(rules, ["inconsistent", "alone", "apart", "partial"], "complete").tolist()  # type: ignore[no-any-return]
 
 
+def peers_of(job: Job) -> list[str | None]:
+    """Returns who sends to whom in each collective as its first call records it; None of other kinds."""
+    calls, first = job.calls, job.found.first
+    out: list[str | None] = [None] * len(first)
+    sent = calls.messages
+    low, high = np.searchsorted(sent.row, first), np.searchsorted(sent.row, first, side="right")
+    for place in np.flatnonzero(high > low).tolist():
+        ends = zip(sent.source[low[place] : high[place]].tolist(), sent.target[low[place] : high[place]].tolist(), strict=True)
+        partner = int(calls.partner[first[place]])
+        between = f"{calls.ranks[calls.at[first[place]]]} and {partner}" if partner >= 0 else "not recorded"
+        out[place] = ", ".join(_pair(*pair) or between for pair in dict.fromkeys(ends))
+    return out
+
+
+def _pair(source: int, target: int) -> str:
+    """Returns who sends to whom, "" where neither is known."""
+    return " to ".join(str(rank) if rank >= 0 else "unknown" for rank in (source, target)) if max(source, target) >= 0 else ""
+
+
 def slack_of(job: Job) -> Ints:
     """Returns the least slack of each collective over the members on which computation waited for it, -1 where it did on none."""
     found = job.found
@@ -224,6 +246,7 @@ def _instance_table(job: Job, sizes: links.Sizes, chosen: Mask, query: Collectiv
         "exposed_wait_ns": _known(_sums(job, waited.exposed_wait)), "exposed_transfer_ns": _known(_sums(job, waited.exposed_transfer)),
         "status": status_of(job),
     })  # fmt: skip
+    frame["peers"] = pd.Series(peers_of(job), dtype=object)
     slack = slack_of(job)
     with np.errstate(divide="ignore", invalid="ignore"):
         needed = np.where((slack > 0) & (sizes.size > 0), sizes.size * sizes.factor / slack * 1e9, np.nan)

@@ -59,6 +59,7 @@ class Columns:
         self.host, self.operators, self.calls, self.frames = (self._buffer() for _ in range(4))
         self.device, self.collectives, self.sync, self.annotations = (self._buffer() for _ in range(4))
         self.peers, self.flows, self.memory, self.instant = (self._buffer() for _ in range(4))
+        self.messages = self._buffer()
         self.begin_end: list[tuple[str, str, str | None, int, int, int]] = []
         self.meta: list[tuple[str, str, str, str]] = []
         self.counts: dict[tuple[str | None, str], int] = {}
@@ -168,6 +169,7 @@ def _host(kind: int) -> Adder:
         row = columns.host.rows + np.arange(count, dtype=np.int64)
         if kind == S.OPERATOR:
             _operator(group, row, columns)
+            _messages(group, row, columns)
         elif kind == S.CALL:
             columns.calls.add(
                 host=row,
@@ -220,6 +222,42 @@ def _operator(group: Group, row: Ints, columns: Columns) -> None:
         concrete=group.codes("Concrete Inputs", columns.concrete),
         extra=_extra(group, columns),
     )
+
+
+def _messages(group: Group, row: Ints, columns: Columns) -> None:
+    """Adds sends and receives that host operators recorded: the kernel of a batch of them carries no arguments."""
+    carries = group.batch.where("Collective name", group.rows)
+    if not carries.any():
+        return
+    chosen, texts = group.only(carries), columns.texts
+    name = chosen.codes("Collective name", texts)
+    receives = name == texts[b'"recv"']
+    some = receives | (name == texts[b'"send"'])
+    if not some.any():
+        return
+    chosen, receives = chosen.only(some), receives[some]
+    columns.messages.add(
+        host=row[carries][some],
+        receives=receives,
+        peer=np.where(receives, chosen.ints("Src Rank"), chosen.ints("Dst Rank")),
+        elements=chosen.ints("In msg nelems"),
+        dtype=chosen.codes("dtype", texts),
+        **_of_group(chosen, texts),
+    )
+
+
+def _of_group(chosen: Group, texts: TextInterner) -> dict[str, Array]:
+    """Returns what is recorded of the process group of communication."""
+    return {
+        "group_size": chosen.ints("Group size"),
+        "process_group": chosen.codes("Process Group Name", texts),
+        "process_group_description": chosen.codes("Process Group Description", texts),
+        "ranks": chosen.codes("Process Group Ranks", texts),
+        "communicator": chosen.codes("Comms Id", texts),
+        "sequence": chosen.ints("Seq"),
+        "rank_start": chosen.ints("Global rank start"),
+        "rank_stride": chosen.ints("Global rank stride"),
+    }
 
 
 def _extra(group: Group, columns: Columns) -> Codes:
@@ -319,18 +357,11 @@ def _collective(group: Group, columns: Columns) -> None:
         dtype=chosen.codes("dtype", texts),
         in_elements=chosen.ints("In msg nelems"),
         out_elements=chosen.ints("Out msg nelems"),
-        group_size=chosen.ints("Group size"),
-        process_group=chosen.codes("Process Group Name", texts),
-        description=chosen.codes("Process Group Description", texts),
-        ranks=chosen.codes("Process Group Ranks", texts),
         in_split=chosen.codes("In split size", texts),
         out_split=chosen.codes("Out split size", texts),
-        communicator=chosen.codes("Comms Id", texts),
-        sequence=chosen.ints("Seq"),
         source_rank=chosen.ints("Src Rank"),
         target_rank=chosen.ints("Dst Rank"),
-        rank_start=chosen.ints("Global rank start"),
-        rank_stride=chosen.ints("Global rank stride"),
+        **_of_group(chosen, texts),
     )
 
 

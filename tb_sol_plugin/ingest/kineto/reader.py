@@ -412,6 +412,7 @@ def build(columns: Columns, header: dict[str, object], *, source: Source, warnin
     tables["device"] = S.DEVICE.frame(device)
     tables["backward"] = link.backward(view, tables["operators"], tables["flows"])
     tables["collectives"] = T.collectives(columns, device_order)
+    tables["messages"] = T.messages(columns, old_to_new)
     tables["process_groups"] = S.PROCESS_GROUPS.frame(H.process_groups(header))
     tables["peers"] = T.peers(columns, device_order)
     T.observe(columns, tables, view)

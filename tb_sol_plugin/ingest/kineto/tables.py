@@ -19,6 +19,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import larger_than_memory
 from tb_sol_plugin.tables import tree
 from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.tables.schema import Schema
 from tb_sol_plugin.units import human
 
 # -- Copies and sets of memory ---------------------------------------------------------------------------------------
@@ -300,24 +301,19 @@ def collectives(columns: Columns, order: Ints) -> pd.DataFrame:
     raw = columns.collectives.take()
     if not raw:
         return S.COLLECTIVES.empty()
+    device = order[np.asarray(raw.pop("device"))].astype(np.int32)
+    return S.COLLECTIVES.frame({"device": device, **_of_texts(columns, raw, S.COLLECTIVES)})
+
+
+def messages(columns: Columns, old_to_new: Ints) -> pd.DataFrame:
+    raw = remapped(columns.messages, old_to_new)
+    return S.MESSAGES.frame(_of_texts(columns, raw, S.MESSAGES)) if raw else S.MESSAGES.empty()
+
+
+def _of_texts(columns: Columns, raw: dict[str, Array], schema: Schema) -> dict[str, object]:
+    """Returns columns as they are, codes of texts as categories."""
     text = columns.texts.categorical
-    return S.COLLECTIVES.frame(
-        {
-            "device": order[np.asarray(raw["device"])].astype(np.int32),
-            "name": text(raw["name"]),
-            "dtype": text(raw["dtype"]),
-            "in_elements": raw["in_elements"],
-            "out_elements": raw["out_elements"],
-            "group_size": raw["group_size"],
-            "process_group": text(raw["process_group"]),
-            "process_group_description": text(raw["description"]),
-            "ranks": text(raw["ranks"]),
-            "in_split": text(raw["in_split"]),
-            "out_split": text(raw["out_split"]),
-            "communicator": text(raw["communicator"]),
-            **{name: raw[name] for name in ("sequence", "source_rank", "target_rank", "rank_start", "rank_stride")},
-        }
-    )
+    return {name: text(column) if schema.fields[name].dtype == "category" else column for name, column in raw.items()}
 
 
 # -- small tables ---------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def rank_waits(capture: Capture, ranks: Sequence[RecordingReduction[RankSummary]
     if job is None or (capture.worker, capture.span) not in job.recordings:
         return None
     calls, at = job.calls, job.recordings.index((capture.worker, capture.span))
-    mine = np.flatnonzero((calls.at == at) & (calls["parts"] == 1) & (job.waits.wait_of_call >= 0))
+    mine = np.flatnonzero((calls.at == at) & (job.waits.wait_of_call >= 0))
     row = calls["event"][mine].astype(np.int64)
     start, duration = (capture.device[c].to_numpy() for c in ("start_ns", "duration_ns"))
     there = (row >= 0) & (row < len(start))

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.cached import cached_property
+from tb_sol_plugin.metrics.ranks.batches import Batch
 from tb_sol_plugin.metrics.ranks.own_time import Pieces
-from tb_sol_plugin.metrics.ranks.summary import OWN, PIECES, RECV, ROWS, SEND, STEPS, SYNC, RankSummary, only_rows
+from tb_sol_plugin.metrics.ranks.summary import BATCH, OWN, P2P, PIECES, RECV, ROWS, SEND, STEPS, SYNC, RankSummary, only_rows
 from tb_sol_plugin.tables import arrays, members
 from tb_sol_plugin.tables.arrays import Ints, Mask
 from tb_sol_plugin.tables.packed import Columns, Packed, unpack
@@ -53,12 +54,25 @@ class JobGroup:
         return f"[{members.ranges(self.ranks)}] {self.description or 'group'}" if len(self.ranks) else self.description or self.key
 
 
+class Messages(NamedTuple):
+    """Sends and receives, those of batches each by itself: row of the call, ranks that send and receive (-1 unknown), bytes (-1 unknown).
+
+    sends: whether this end sends; False where that is not known.
+    """
+
+    row: Ints
+    source: Ints
+    target: Ints
+    bytes: Ints
+    sends: Mask
+
+
 @dataclass(frozen=True, eq=False)
 class Calls:
     """Collectives of all ranks, by rank and start; columns as `summary.ROWS` names them, and:
 
     at: place of the rank in `ranks`. group: place in `groups`, -1 unknown. start_ns: on the rank's own clock since `origin_ns`, the same
-    for all ranks. pred_row, stream_row: rows of this table. pieces: exposed stretches, by row of this table.
+    for all ranks. pred_row, stream_row: rows of this table. batch: place in `batches`. pieces: exposed stretches, by row of this table.
     ranks: numbers of the ranks, ascending. shift_ns: what was added to the times of each rank's summary. domain: of each rank the place of
     its clock in `domains`. steps: of each rank, as `summary.STEPS` names them, start_ns since `origin_ns`; where calls were left out, those
     of which some were kept. summaries: of each rank, without what stands in the table. left_out: how many calls were, since there are too
@@ -77,6 +91,7 @@ class Calls:
     steps: tuple[Columns, ...]
     summaries: tuple[RankSummary, ...]
     left_out: int = 0
+    batches: tuple[Batch, ...] = ()
 
     def __getitem__(self, name: str) -> Any:
         return self.columns[name]
@@ -105,23 +120,56 @@ class Calls:
         """Returns the ranks of a group by its key; none where they are not known."""
         return self._by_key.get(key, np.zeros(0, np.int64))
 
-    @property
+    @cached_property
     def sync(self) -> Mask:
-        """Calls that no member leaves before the last one has come."""
-        return np.asarray(self.columns["kind"] < SYNC, np.bool_)
+        """Calls that no member leaves before the last one has come: also batches in which two ranks both send and receive."""
+        both = np.array([len({m.receives for m in one} & {True, False}) == 2 for one in self.batches] + [False], np.bool_)
+        exchange = both[self.columns["batch"]] & (self.partner >= 0)
+        return np.asarray((self.columns["kind"] < SYNC) | exchange, np.bool_)
+
+    @cached_property
+    def partner(self) -> Ints:
+        """The other rank of batches between two ranks; -1 of other calls, and of batches with several ranks or unknown ones."""
+        peers = [{m.peer for m in one} for one in self.batches]
+        only = [one.pop() if len(one) == 1 else -1 for one in peers]
+        return np.array([*only, -1], np.int64)[self.columns["batch"]]
 
     @cached_property
     def channel(self) -> Ints:
-        """What numbers its calls by itself: a group for its collectives, a pair of ranks in a group for sends and receives; -1 unknown."""
+        """What orders its calls by itself: a group for its collectives, two ranks of a group for what one sends to the other and for
+        batches between them, a rank of a group for its batches with several; -1 unknown."""
         group = np.asarray(self.columns["group"], np.int64)
-        pair = np.isin(self.columns["kind"], (SEND, RECV))
-        source, target = self.columns["source"], self.columns["target"]
-        known = pair & (group >= 0) & (source >= 0) & (target >= 0)
+        kind, own = self.columns["kind"], self.ranks[self.at]
+        batch, other = kind == BATCH, np.where(self.partner >= 0, self.partner, own)
+        low = np.where(batch, np.minimum(own, other), self.columns["source"])
+        high = np.where(batch, np.maximum(own, other), self.columns["target"])
+        pair = np.isin(kind, P2P)
+        known = pair & (group >= 0) & (low >= 0) & (high >= 0)
         out = np.where(pair, -1, group)
         if known.any():
-            code, _ = arrays.factorize([group[known], source[known].astype(np.int64), target[known].astype(np.int64)])
+            code, _ = arrays.factorize([column[known].astype(np.int64) for column in (group, low, high, batch)])
             out[known] = len(self.groups) + code
         return out
+
+    @cached_property
+    def messages(self) -> Messages:
+        """All sends and receives, in order of their calls."""
+        kind = self.columns["kind"]
+        row = np.flatnonzero((kind == SEND) | (kind == RECV))
+        source, target = (self.columns[name][row].astype(np.int64) for name in ("source", "target"))
+        size = np.maximum(self.columns["bytes_in"], self.columns["bytes_out"])[row].astype(np.int64)
+        parts = [Messages(row, source, target, size, np.asarray(kind[row] == SEND, np.bool_))]
+        for number, batch in enumerate(self.batches):
+            row = np.flatnonzero(self.columns["batch"] == number)
+            own = self.ranks[self.at[row]]
+            for one in batch:
+                other, unknown = np.full(len(row), one.peer), np.full(len(row), -1)
+                source, target = (unknown, unknown) if one.receives is None else (other, own) if one.receives else (own, other)
+                parts.append(Messages(row, source, target, np.full(len(row), one.bytes), np.full(len(row), one.receives is False)))
+        row, source, target, size = (np.concatenate([part[i] for part in parts]).astype(np.int64) for i in range(4))
+        order = np.argsort(row, kind="stable")
+        sends = np.concatenate([part.sends for part in parts])
+        return Messages(row[order], source[order], target[order], size[order], sends[order])
 
     @property
     def channels(self) -> int:
@@ -142,6 +190,8 @@ class Calls:
         size = np.array([g.size for g in self.groups], np.int64)
         out = np.full(self.channels, 2, np.int64)
         out[: len(size)] = size
+        several = (self.columns["kind"] == BATCH) & (self.partner < 0) & (self.channel >= 0)
+        out[self.channel[several]] = -1
         return out
 
 
@@ -187,7 +237,7 @@ def calls_of(found: Sequence[Member]) -> Calls:
         rows |= {n: rows[n] + shift for n in ("start_ns",)} | {"launch_ns": np.where(rows["launch_ns"] >= 0, rows["launch_ns"] + shift, -1)}
         rows |= {n: np.where(rows[n] >= 0, rows[n] + before, -1) for n in ("pred_row", "stream_row")}
         rows["group"] = groups.numbers(own, rows["group"])
-        rows |= groups.pairs(place, rows)
+        rows |= groups.pairs(place, rows) | {"batch": groups.batches(place, own.batches, rows)}
         for name, column in rows.items():
             parts[name].append(column)
         for whole, name in zip(pieces, PIECES, strict=True):
@@ -204,6 +254,7 @@ def calls_of(found: Sequence[Member]) -> Calls:
         ranks, np.array(shifts, np.int64), np.array([domains.index(n) for n in names], np.int64), domains, origin, groups.whole(),
         np.repeat(np.arange(len(ordered)), counts), columns, Pieces(*(np.concatenate(p) if p else np.zeros(0, np.int64) for p in pieces)),
         tuple(steps), tuple(msgspec.structs.replace(m.summary, rows=NOTHING, pieces=NOTHING) for m in ordered), left_out,
+        tuple(groups.every),
     )  # fmt: skip
 
 
@@ -247,6 +298,7 @@ class _Groups:
         self.found: list[JobGroup] = []
         self._backward: dict[str, list[float]] = {}
         self._place: dict[str, int] = {}
+        self._batch: dict[Batch, int] = {}
         self._ranks = ranks
 
     def numbers(self, own: RankSummary, local: npt.NDArray[np.integer]) -> Ints:
@@ -268,13 +320,38 @@ class _Groups:
         return tuple(replace(one, backward=known.get(one.key)) for one in self.found)
 
     def pairs(self, place: int, rows: Columns) -> Columns:
-        """Returns who sends and who receives: as recorded, else in a group of two the rank itself and the other one."""
+        """Returns who sends and who receives. PyTorch records the other end alone: this one is the rank itself, where it is of the group.
+
+        In a group of two the other end is known as well.
+        """
         source, target = (rows[n].astype(np.int64) for n in ("source", "target"))
+        rank = int(self._ranks[place])
         for kind, here, there in ((SEND, source, target), (RECV, target, source)):
             some = np.flatnonzero((rows["kind"] == kind) & (rows["group"] >= 0) & ((source < 0) | (target < 0)))
             for number in np.unique(rows["group"][some]).tolist():
-                known, rank = self.found[number].ranks, int(self._ranks[place])
-                if len(known) == 2 and rank in known.tolist():
-                    mine = some[rows["group"][some] == number]
+                mine = some[rows["group"][some] == number]
+                known = self.found[number].ranks
+                if rank in known.tolist() or not len(known):
+                    here[mine[there[mine] >= 0]] = rank
+                if rank in known.tolist() and len(known) == 2:
                     here[mine], there[mine] = rank, int(known[known != rank][0])
         return {"source": source, "target": target}
+
+    def batches(self, place: int, own: Sequence[Batch], rows: Columns) -> Ints:
+        """Returns the number of the batch of each call of a rank. In a group of two the other rank is that of every part."""
+        local, out = rows["batch"].astype(np.int64), np.full(len(rows["batch"]), -1, np.int64)
+        some = np.flatnonzero(local >= 0)
+        rank = int(self._ranks[place])
+        for code, number in {(int(local[row]), int(rows["group"][row])) for row in some.tolist()}:
+            known = self.found[number].ranks if number >= 0 else np.zeros(0, np.int64)
+            batch = own[code]
+            if len(known) == 2 and rank in known.tolist():
+                other = int(known[known != rank][0])
+                batch = tuple(msgspec.structs.replace(one, peer=other) if one.peer < 0 else one for one in batch)
+            out[(local == code) & (rows["group"] == number)] = self._batch.setdefault(batch, len(self._batch))
+        return out
+
+    @property
+    def every(self) -> list[Batch]:
+        """The batches in order of their numbers."""
+        return list(self._batch)

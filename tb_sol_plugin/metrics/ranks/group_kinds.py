@@ -15,7 +15,7 @@ import numpy as np
 
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.ranks.calls import Calls
-from tb_sol_plugin.metrics.ranks.summary import KINDS, RECV, SEND
+from tb_sol_plugin.metrics.ranks.summary import KINDS, P2P
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.units import human
@@ -91,7 +91,7 @@ def _kind(calls: Calls, number: int, uses: set[int], stated: Mapping[str, str]) 
     for pattern, kind in DESCRIBED:
         if re.search(pattern, text):
             return GroupKind(kind, "stated", f"described as {text}", level)
-    if uses and uses <= {SEND, RECV}:
+    if uses and uses <= {*P2P}:
         return GroupKind("PP", "inferred", "sends and receives alone", level)
     if KINDS.index("all_to_all") in uses:
         return GroupKind("EP", "inferred", "all_to_all", level)

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from tb_sol_plugin.metrics.ranks.batches import Batch
 from tb_sol_plugin.metrics.ranks.calls import Calls, JobGroup
 from tb_sol_plugin.metrics.ranks.clocks import Clocks
 from tb_sol_plugin.metrics.ranks.matching import Matched
@@ -88,6 +89,7 @@ def _calls(calls: Calls) -> Values:
         "ranks": calls.ranks, "shift_ns": calls.shift_ns, "domain": calls.domain, "domains": list(calls.domains),
         "origin_ns": calls.origin_ns, "at": calls.at, "columns": calls.columns, "pieces": calls.pieces._asdict(), "steps": steps,
         "step_counts": np.array(counts, np.int64), "summaries": msgspec.msgpack.encode(calls.summaries), "left_out": calls.left_out,
+        "batches": msgspec.msgpack.encode(calls.batches),
         "groups": [[g.key, g.description, members.text_of(g.ranks), g.size, g.backward] for g in calls.groups],
     }  # fmt: skip
 
@@ -98,6 +100,7 @@ def _calls_of(values: Values) -> Calls:
         values["ranks"], values["shift_ns"], values["domain"], tuple(values["domains"]), values["origin_ns"], groups, values["at"],
         values["columns"], Pieces(**values["pieces"]), _parted(values["steps"], values["step_counts"]),
         msgspec.msgpack.decode(values["summaries"], type=tuple[RankSummary, ...]), values["left_out"],
+        msgspec.msgpack.decode(values["batches"], type=tuple[Batch, ...]),
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics.ranks.group_kinds import GroupKind
 from tb_sol_plugin.metrics.ranks.matching import Matched
-from tb_sol_plugin.metrics.ranks.summary import ALGORITHMS, DTYPES, KINDS, RankSummary
+from tb_sol_plugin.metrics.ranks.summary import ALGORITHMS, BATCH, DTYPES, KINDS, RankSummary
 from tb_sol_plugin.metrics.ranks.waiting import Waits
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
@@ -73,7 +73,7 @@ def sizes_of(waited: Waits, kinds: Sequence[GroupKind]) -> Sizes:
         factor = np.where(kind == KINDS.index(name), half * share, factor)
     level = np.array([*(LEVELS.index(k.level) for k in kinds), LEVELS.index("unknown")], np.int64)
     uneven = np.asarray(found.most(calls["uneven"][found.rows]), np.bool_) if len(found) else np.zeros(0, np.bool_)
-    usable = (waited.transfer_ns > 0) & (size > 0) & (members > 1) & (found.present == members) & ~uneven & ~waited.apart
+    usable = (waited.transfer_ns > 0) & (size > 0) & (members > 1) & (found.present == members) & ~uneven & ~waited.apart & (kind != BATCH)
     of = found.calls.group_of_channel[found.channel]
     return Sizes(size, factor, level[of], members, np.asarray(usable, np.bool_))
 

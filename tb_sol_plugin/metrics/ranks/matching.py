@@ -1,10 +1,11 @@
 """Matches collectives across ranks: which calls of different ranks are one collective.
 
-Members of a group number their calls (`Seq`); where that is recorded, equal numbers are one collective. Else the order of calls tells, but
-recordings begin and end at different calls and clocks differ by any amount. Against the member with the most calls each other one
-is shifted by so many calls that kind, type, size and step agree, and that the ends of matched calls are the same time apart from the first
-to the last: the right shift leaves the difference of the two clocks, a wrong one the times of other calls. Where two shifts do that almost
-as well, the member stays unmatched: no match is better than a wrong one.
+Members of a group number their calls (`Seq`); where that is recorded, equal numbers are one collective. Sends and receives each rank counts
+for itself, so their numbers are mostly those of one rank alone. Where numbers do not tell, the order of calls does, but recordings begin
+and end at different calls and clocks differ by any amount. Against the member with the most calls each other one is shifted by so many
+calls that kind, type, size and step agree, and that the ends of matched calls are the same time apart from the first to the last: the
+right shift leaves the difference of the two clocks, a wrong one the times of other calls. Where two shifts do that almost as well, the
+member stays unmatched: no match is better than a wrong one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics.ranks.calls import Calls
-from tb_sol_plugin.metrics.ranks.summary import RECV, SEND
+from tb_sol_plugin.metrics.ranks.summary import P2P, RECV, SEND
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 
@@ -130,7 +131,20 @@ def _signature(calls: Calls) -> Ints:
     kind = np.where(calls["kind"] == RECV, SEND, calls["kind"]).astype(np.int64)
     size = np.where(calls["uneven"], -1, np.maximum(calls["bytes_in"], calls["bytes_out"])).astype(np.int64)
     _, size = np.unique(size, return_inverse=True)
-    return arrays.factorize([kind, calls["dtype"].astype(np.int64), size.reshape(-1)])[0] if len(calls) else np.zeros(0, np.int64)
+    columns = [kind, calls["dtype"].astype(np.int64), size.reshape(-1), _exchanges(calls)]
+    return arrays.factorize(columns)[0] if len(calls) else np.zeros(0, np.int64)
+
+
+def _exchanges(calls: Calls) -> Ints:
+    """Returns a number per batch between two ranks that both have in common: what goes each way, in order. 0 for other calls."""
+    out = np.zeros(len(calls), np.int64)
+    known: dict[tuple[tuple[int | None, ...], ...], int] = {}
+    upper = calls.partner < calls.ranks[calls.at]
+    for number, batch in enumerate(calls.batches):
+        ways = [tuple(one.bytes for one in batch if one.receives is way) for way in (False, True, None)]
+        for mine, order in ((~upper, (0, 1, 2)), (upper, (1, 0, 2))):
+            out[mine & (calls["batch"] == number)] = known.setdefault(tuple(ways[i] for i in order), len(known) + 1)
+    return out
 
 
 def _numbers(calls: Calls, order: Ints) -> tuple[Ints, dict[int, str]]:
@@ -143,14 +157,26 @@ def _numbers(calls: Calls, order: Ints) -> tuple[Ints, dict[int, str]]:
     for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         rows = order[low:high]
         parts = np.split(rows, np.flatnonzero(np.diff(at[low:high])) + 1)
-        seq = calls["seq"][rows]
-        numbers, why = _recorded(calls, parts) if (seq >= 0).all() else _ordered(calls, parts, signature)
+        numbered = (calls["seq"][rows] >= 0).all() and (calls["kind"][rows[0]] not in P2P or _shared(calls, parts))
+        numbers, why = _recorded(calls, parts) if numbered else _ordered(calls, parts, signature)
         for part, number in zip(parts, numbers, strict=True):
             if number is not None:
                 out[part] = number
         if why:
             because[int(channel[low])] = why
     return out, because
+
+
+def _shared(calls: Calls, parts: list[Ints]) -> bool:
+    """Whether numbers of sends and receives are those of both ranks: in a group of two, and the same wherever both have some.
+
+    Each rank counts its own, whoever the other one is, and in the order in which it asked for them.
+    """
+    if calls.groups[int(calls["group"][parts[0][0]])].size != 2:
+        return False
+    own = [np.unique(calls["seq"][rows]) for rows in parts]
+    low, high = max(one[0] for one in own), min(one[-1] for one in own)
+    return len({one[(one >= low) & (one <= high)].tobytes() for one in own}) == 1
 
 
 def _recorded(calls: Calls, parts: list[Ints]) -> tuple[list[Ints | None], str]:

@@ -21,7 +21,7 @@ import pandas as pd
 from tb_sol_plugin.metrics.ranks.by_name import BY, TOTALS
 from tb_sol_plugin.metrics.ranks.calls import Calls
 from tb_sol_plugin.metrics.ranks.exposed import exposed_by_class
-from tb_sol_plugin.metrics.ranks.summary import RECV, SEND
+from tb_sol_plugin.metrics.ranks.summary import P2P
 from tb_sol_plugin.metrics.ranks.waiting import Waits
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 from tb_sol_plugin.tables.packed import unpack
@@ -64,7 +64,7 @@ def pipeline(waited: Waits) -> Pipeline | None:
     if stages < 2:
         return None
     ends = _sides(calls, stage)
-    forward = _forward(calls, ends, stages)
+    forward = _forward(ends, stages)
     each = exposed_by_class(waited, _classes(calls, stage, forward))
     rows = _rows(calls, stage, each)
     count, virtual = _micro_batches(calls, stage, ends[0], forward)
@@ -76,7 +76,7 @@ def pipeline(waited: Waits) -> Pipeline | None:
 def _stages(calls: Calls) -> tuple[Ints, int]:
     """Returns (stage of each rank, -1 none; how many stages there are): places in the groups whose members send to each other."""
     stage, count = np.full(len(calls.ranks), -1, np.int64), 0
-    pairs = np.isin(calls["kind"], (SEND, RECV)) & (calls["group"] >= 0)
+    pairs = np.isin(calls["kind"], P2P) & (calls["group"] >= 0)
     for number in np.unique(calls["group"][pairs]).tolist():
         ranks = calls.groups[number].ranks
         if not 2 <= len(ranks) <= MOST_STAGES:
@@ -88,37 +88,35 @@ def _stages(calls: Calls) -> tuple[Ints, int]:
 
 
 def _sides(calls: Calls, stage: Ints) -> tuple[Ints, Ints]:
-    """Returns (stage that sends, stage that receives) of each call; -1 where a rank has no recording or no stage."""
+    """Returns (stage that sends, stage that receives) of each message; -1 where a rank has no recording or no stage."""
     out = []
-    for name in ("source", "target"):
-        rank = np.asarray(calls[name], np.int64)
+    own = stage[calls.at[calls.messages.row]]
+    for rank, next_to in ((calls.messages.source, -1), (calls.messages.target, 1)):
         place = np.minimum(np.searchsorted(calls.ranks, rank), len(calls.ranks) - 1)
-        own = stage[calls.at]
         known = (calls.ranks[place] == rank) & (rank >= 0)
-        other = own + np.where(name == "source", -1, 1)  # a neighbor without a recording
-        out.append(np.where(known, stage[place], np.where(rank >= 0, other, -1)))
+        out.append(np.where(known, stage[place], np.where(rank >= 0, own + next_to, -1)))  # a neighbor without a recording
     return out[0], out[1]
 
 
-def _forward(calls: Calls, ends: tuple[Ints, Ints], stages: int) -> Mask:
-    """Returns the sends and receives of activations: to the next stage, or from the last one to the first; of gradients not."""
+def _forward(ends: tuple[Ints, Ints], stages: int) -> Mask:
+    """Returns the messages of activations: to the next stage, or from the last one to the first; of gradients not."""
     source, target = ends
-    pair = np.isin(calls["kind"], (SEND, RECV)) & (source >= 0) & (target >= 0)
     wraps = (source == stages - 1) & (target == 0)
-    return np.asarray(pair & ((target == source + 1) | (wraps & (stages > 2))), np.bool_)
+    return np.asarray((source >= 0) & (target >= 0) & ((target == source + 1) | (wraps & (stages > 2))), np.bool_)
 
 
 def _classes(calls: Calls, stage: Ints, forward: Mask) -> Ints:
-    """Returns what each call is to the pipeline."""
+    """Returns what each call is to the pipeline. forward: of each message."""
     out = np.full(len(calls), INSIDE, np.int64)
     spans = np.zeros(len(calls.groups) + 1, np.bool_)
     for number, group in enumerate(calls.groups):
         there = stage[np.isin(calls.ranks, group.ranks)]
         spans[number] = len(np.unique(there[there >= 0])) > 1
     out[spans[calls["group"]]] = COOLDOWN
-    pair = np.isin(calls["kind"], (SEND, RECV))
+    pair = np.isin(calls["kind"], P2P)
     out[pair] = STEADY
-    first = np.flatnonzero(forward & (calls["kind"] == RECV) & (stage[calls.at] > 0) & (calls["step"] >= 0))
+    row = calls.messages.row
+    first = row[forward & ~calls.messages.sends & (stage[calls.at[row]] > 0) & (calls["step"][row] >= 0)]
     first = first[np.lexsort((calls.start[first], calls["step"][first], calls.at[first]))]
     opens = np.ones(len(first), np.bool_)
     opens[1:] = (np.diff(calls.at[first]) != 0) | (np.diff(calls["step"][first]) != 0)
@@ -128,10 +126,11 @@ def _classes(calls: Calls, stage: Ints, forward: Mask) -> Ints:
 
 def _micro_batches(calls: Calls, stage: Ints, source: Ints, forward: Mask) -> tuple[pd.Series, int]:  # type: ignore[type-arg]
     """Returns (activations that pass a stage per rank and step: stage 0 sends them, the others receive them; virtual stages)."""
-    own = stage[calls.at]
-    there = np.where(own == 0, (calls["kind"] == SEND) & (source == 0), (calls["kind"] == RECV) & (source == own - 1)) & forward
-    wraps = forward & (own == 0) & (calls["kind"] == RECV)
-    frame = pd.DataFrame({"at": calls.at[there], "step": calls["step"][there]})
+    row, sends = calls.messages.row, calls.messages.sends
+    own = stage[calls.at[row]]
+    there = np.where(own == 0, sends & (source == 0), ~sends & (source == own - 1)) & forward
+    wraps = forward & (own == 0) & ~sends
+    frame = pd.DataFrame({"at": calls.at[row[there]], "step": calls["step"][row[there]]})
     passed = int((there & (own == 0)).sum())
     again = int(wraps.sum())
     virtual = round(passed / (passed - again)) if 0 < again < passed else 1

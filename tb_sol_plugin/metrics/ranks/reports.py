@@ -24,7 +24,7 @@ from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.units import human
 
 ONE_PERCENT: Final = 0.01
-SUMMARIES: Final[Reduction[Query, RankSummary]] = Reduction(summary_of_rank, fields=("device_limits",), version=3)
+SUMMARIES: Final[Reduction[Query, RankSummary]] = Reduction(summary_of_rank, fields=("device_limits",), version=4)
 """What every page of ranks takes from each recording: they share what was reduced."""
 
 

@@ -19,7 +19,7 @@ from tb_sol_plugin.metrics.ranks.calls import Calls, sums_by_step
 from tb_sol_plugin.metrics.ranks.comparison import OUTLIER_SCORE
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES
 from tb_sol_plugin.metrics.ranks.replay import Model
-from tb_sol_plugin.metrics.ranks.summary import RECV, SEND
+from tb_sol_plugin.metrics.ranks.summary import P2P, RECV, SEND
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 from tb_sol_plugin.tables.grouped import quantiles
@@ -189,7 +189,7 @@ def _paces(calls: Calls, median: Ints, known: Mask) -> Floats:
 
 def _roles(calls: Calls) -> Ints:
     """Returns the role of each rank: what groups it uses, and its place in those that send and receive."""
-    pair = np.unique(calls["group"][np.isin(calls["kind"], (SEND, RECV)) & (calls["group"] >= 0)]).tolist()
+    pair = np.unique(calls["group"][np.isin(calls["kind"], P2P) & (calls["group"] >= 0)]).tolist()
     used: list[set[tuple[str, int, int]]] = [set() for _ in calls.ranks]
     seen = np.unique(calls.at * (len(calls.groups) + 1) + np.maximum(calls["group"], -1) + 1)
     for at, number in zip((seen // (len(calls.groups) + 1)).tolist(), (seen % (len(calls.groups) + 1) - 1).tolist(), strict=True):

@@ -6,8 +6,7 @@ is read once. Times are ns of the rank's own clock since `origin_ns`.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -20,27 +19,31 @@ from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.copies import bandwidth
+from tb_sol_plugin.metrics.ranks.batches import COALESCED, Batch, Batches, Message, batches, unnamed
 from tb_sol_plugin.metrics.ranks.by_name import totals_of
 from tb_sol_plugin.metrics.ranks.on_host import OnHost, on_host, only_group
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES, Activity, Dependencies, Pieces, Work, dependencies, exposed
+from tb_sol_plugin.metrics.ranks.process_groups import Group, arguments, group_key, groups_of
 from tb_sol_plugin.metrics.ranks.roots import roots
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import breakdown as B
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
-from tb_sol_plugin.tables import arrays, members, tree
+from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Mask
 from tb_sol_plugin.tables.packed import Columns, Packed, pack
 
 KINDS: Final = (
     "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier", "broadcast", "reduce", "gather", "scatter", "send", "recv",
-    "unknown",
+    "p2p_batch", "unknown",
 )  # fmt: skip
 SYNC: Final = 5
 """The first so many kinds need data of every member on every member: none ends before the last has begun."""
-SEND, RECV, UNKNOWN = KINDS.index("send"), KINDS.index("recv"), KINDS.index("unknown")
+SEND, RECV, BATCH, UNKNOWN = (KINDS.index(kind) for kind in ("send", "recv", "p2p_batch", "unknown"))
+P2P: Final = (SEND, RECV, BATCH)
+"""Kinds between pairs of ranks. A batch that only sends to one rank, or only receives from one, is a send or a receive."""
 ROOTED: Final = (KINDS.index("broadcast"), KINDS.index("scatter"))
 """Kinds whose data comes from one member, which is their `source`."""
 DTYPES: Final = (
@@ -58,11 +61,11 @@ ROWS: Final[dict[str, str]] = {
     "step": "i8", "group": "i4", "kind": "i1", "dtype": "i1", "algorithm": "i1", "uneven": "?", "stream": "i8", "seq": "i8", "source": "i4",
     "target": "i4", "start_ns": "i8", "duration_ns": "i8", "launch_ns": "i8", "bytes_in": "i8", "bytes_out": "i8", "exposed_ns": "i8",
     **dict.fromkeys(OWN, "i8"), "pred_row": "i4", "stream_row": "i4", "stream_lag_ns": "i8", "slack_ns": "i8",
-    "parts": "i4", "event": "i8",
+    "parts": "i4", "batch": "i4", "event": "i8",
 }  # fmt: skip
 """Columns of collectives, in order of start. step: number, -1 unknown. group: place in `groups`, -1 unknown. seq, source, target (ranks;
 the source of ROOTED is their root), launch_ns, bytes: -1 unknown. slack_ns: as `Dependencies` has it. parts: calls that went out together
-as this one. event: row of the device table."""
+as this one. batch: place in `batches` of the parts of a BATCH, -1 of other kinds. event: row of the device table."""
 PEERS: Final[dict[str, str]] = {"step": "i8", "group": "i4", "place": "i4", "bytes": "i8"}
 """Columns of what uneven all_to_all send, summed by step, group and receiver: its place among the ranks of the group."""
 MOST_MEMBERS: Final = 16_384
@@ -80,23 +83,6 @@ MOST_ROWS: Final = 20_000
 KEPT_STEPS: Final = 3
 
 
-class Group(msgspec.Struct, frozen=True):
-    """A process group as one rank names it.
-
-    key: the same on all ranks, and for no other group: of its ranks, its description, and its communicator where that is recorded, else
-    of how many with those ranks and that description came before. name: of this process alone. ranks: as `tables.members` writes them, ""
-    unknown. size: -1 unknown. backward: part of the bytes of its all_reduce that the backward pass launches; None where that is not
-    recorded.
-    """
-
-    key: str
-    name: str
-    description: str
-    ranks: str
-    size: int
-    backward: float | None = None
-
-
 class RankSummary(msgspec.Struct, frozen=True):
     """What is known of one rank.
 
@@ -104,7 +90,7 @@ class RankSummary(msgspec.Struct, frozen=True):
     link_bytes_per_s, link: what its device's links carry one way, and what they are; None and "" unknown. left_out: collectives that are
     not in `rows`, since there are too many. peers: bytes that uneven all_to_all send, as PEERS names them; None without any, or where there
     are too many (peers_left). totals, names: time on the device by what it did, as `by_name.totals_of` returns them. host_only: a backend
-    of the host ran the collectives (gloo), and `kernel_ns` is time of operators.
+    of the host ran the collectives (gloo), and `kernel_ns` is time of operators. batches: what the calls of kind BATCH send and receive.
     """
 
     device: str
@@ -128,6 +114,7 @@ class RankSummary(msgspec.Struct, frozen=True):
     totals: Packed | None = None
     names: tuple[str, ...] = ()
     host_only: bool = False
+    batches: tuple[Batch, ...] = ()
 
     @property
     def window_ns(self) -> int:
@@ -147,8 +134,10 @@ def summary_of_rank(capture: Capture, query: Query) -> RankSummary:
         return _of_host(capture, found)
     rows = rows[np.argsort(device["start_ns"].to_numpy()[rows], kind="stable")]
     layers = B.layers(capture, np.ones(len(device), np.bool_))
-    groups, group = _groups(capture, rows)
+    batched = batches(capture, rows, arguments(capture, rows) >= 0)
+    groups, group = groups_of(capture, rows, batched.first)
     columns = _described(capture, rows, group) | {"event": rows, "parts": np.ones(len(rows), np.int64)}
+    columns, of_batches = with_batches(columns, batched, _coalesced_pairs(capture, rows, columns, groups), [g.size for g in groups])
     rooted = np.flatnonzero(np.isin(columns["kind"], ROOTED) & (columns["source"] < 0))
     if len(rooted):
         columns["source"][rooted] = roots(capture, rows[rooted], group[rooted], [g.ranks for g in groups])
@@ -165,7 +154,7 @@ def summary_of_rank(capture: Capture, query: Query) -> RankSummary:
         absolute=capture.facts.absolute, first_ns=first, last_ns=last, kernel_ns=iv.length(layers.computation),
         communication_ns=iv.length(layers.communication), exposed_communication_ns=iv.length(layers.exclusive[1]),
         link_bytes_per_s=link[0], link=link[1], peers=peers, totals=totals, names=names,
-        idle_ns=iv.length(iv.gaps(layers.busy, int(layers.busy[0][0]), int(layers.busy[1][-1]))),
+        batches=of_batches, idle_ns=iv.length(iv.gaps(layers.busy, int(layers.busy[0][0]), int(layers.busy[1][-1]))),
     )  # fmt: skip
 
 
@@ -222,7 +211,8 @@ def _of_host(capture: Capture, found: OnHost) -> RankSummary:
     columns = timed_columns(found.work, found.thread, depends, pieces) | {
         "step": np.where(inside, at_step[np.maximum(place, 0)], -1), "group": np.zeros(count, np.int64) if group else unknown, "kind": kind,
         **dict.fromkeys(("dtype", "seq", "source", "target", "bytes_in", "bytes_out"), unknown), "algorithm": np.zeros(count, np.int64),
-        "uneven": np.zeros(count, np.bool_), "parts": np.ones(count, np.int64), "event": found.rows,
+        "uneven": np.zeros(count, np.bool_), "parts": np.ones(count, np.int64), "batch": unknown,
+        "event": found.rows,
     }  # fmt: skip
     first, last = capture.facts.extent_ns
     alone = iv.subtract(activity.communication, activity.compute)
@@ -399,7 +389,7 @@ def _steps(capture: Capture) -> Columns:
 
 def _described(capture: Capture, rows: Ints, group: Ints) -> Columns:
     """Returns the columns of collectives that say what they are. group: place of each one's group, -1 unknown."""
-    table, arg = capture.tables["collectives"], _arguments(capture, rows)
+    table, arg = capture.tables["collectives"], arguments(capture, rows)
     has, safe = arg >= 0, np.maximum(arg, 0)
     step = capture.device["step"].to_numpy()[rows]
     number = capture.steps["number"].to_numpy()
@@ -419,14 +409,6 @@ def _described(capture: Capture, rows: Ints, group: Ints) -> Columns:
     }  # fmt: skip
 
 
-def _arguments(capture: Capture, rows: Ints) -> Ints:
-    """Returns the row of `collectives` of each device row, -1 for none."""
-    out = np.full(len(capture.device), -1, np.int64)
-    table = capture.tables["collectives"]
-    out[table["device"].to_numpy()] = np.arange(len(table))
-    return out[rows]
-
-
 def _kinds(capture: Capture, rows: Ints, arg: Ints) -> npt.NDArray[np.int64]:
     """Returns the kind of each collective: of its recorded name, else of the ranges around its launch, else of its kernel."""
     device, host = capture.device, capture.host["name"]
@@ -442,6 +424,48 @@ def _kinds(capture: Capture, rows: Ints, arg: Ints) -> npt.NDArray[np.int64]:
         named = arrays.per_text(table["name"], arg[some], kind_of, np.int64)
         out[some] = np.where(named != UNKNOWN, named, out[some])
     return np.asarray(out, np.int64)
+
+
+def with_batches(columns: Columns, found: Batches, pairs: Mask, sizes: Sequence[int]) -> tuple[Columns, tuple[Batch, ...]]:
+    """Returns columns with what kernels without arguments send and receive, and the batches of those of kind BATCH.
+
+    pairs: those that exchange something with the other rank of their group of two, of which nothing else is known. sizes: members of each
+    group. Sends alone, to one rank, are one send of all their bytes; receives alike.
+    """
+    out = {name: np.array(column, np.int64) if name in _OF_BATCH else column for name, column in columns.items()}
+    out["batch"] = np.full(len(found.place), -1, np.int64)
+    kept: dict[Batch, int] = {}
+    for row in np.flatnonzero((found.place >= 0) | pairs).tolist():
+        place, group = int(found.place[row]), int(out["group"][row])
+        batch = found.found[place] if place >= 0 else (Message(-1, None, -1),)
+        sent, received = ([m.bytes for m in batch if m.receives is way] for way in (False, True))
+        peers = {m.peer for m in batch}
+        one = len(peers) == 1 and (-1 not in peers or len(batch) == 1 or (group >= 0 and sizes[group] == 2))
+        known = len(sent) + len(received) == len(batch)
+        out["bytes_in"][row], out["bytes_out"][row] = (sum(part) if known and -1 not in part else -1 for part in (sent, received))
+        out["dtype"][row] = DTYPES.index(found.dtype[place]) if place >= 0 and found.dtype[place] in DTYPES else -1
+        out["parts"][row], out["kind"][row] = len(batch), BATCH
+        if one and len(sent) == len(batch):
+            out["kind"][row], out["target"][row], out["bytes_out"][row] = SEND, *peers, out["bytes_in"][row]
+        elif one and len(received) == len(batch):
+            out["kind"][row], out["source"][row], out["bytes_in"][row] = RECV, *peers, out["bytes_out"][row]
+        else:
+            out["batch"][row] = kept.setdefault(batch, len(kept))
+    return out, tuple(kept)
+
+
+_OF_BATCH: Final = ("kind", "bytes_in", "bytes_out", "dtype", "parts", "source", "target")
+
+
+def _coalesced_pairs(capture: Capture, rows: Ints, columns: Columns, groups: Sequence[Group]) -> Mask:
+    """Returns which rows are kernels of batches between the two ranks of a group, as the range around their launch says."""
+    some = np.flatnonzero(unnamed(capture, rows) & (columns["kind"] == UNKNOWN) & (columns["group"] >= 0))
+    some = some[np.array([groups[g].size == 2 for g in columns["group"][some].tolist()], np.bool_)]
+    around = capture.device["annotation"].to_numpy()[rows[some]].astype(np.int64)
+    some = some[around >= 0]
+    out = np.zeros(len(rows), np.bool_)
+    out[some] = arrays.per_text(capture.host["name"], around[around >= 0], lambda name: name == COALESCED)
+    return out
 
 
 def kind_of(name: str) -> int:
@@ -479,7 +503,7 @@ def _uneven(table: Any, arg: Ints) -> Mask:
 
 def _splits(capture: Capture, rows: Ints) -> npt.NDArray[np.object_]:
     """Returns the sizes per peer that each collective sends, as recorded; "" where none are."""
-    table, arg = capture.tables["collectives"], _arguments(capture, rows)
+    table, arg = capture.tables["collectives"], arguments(capture, rows)
     out = np.full(len(rows), "", object)
     some = arg >= 0
     if some.any():
@@ -521,61 +545,6 @@ def split_of(text: str) -> Ints | None:
 # -- Process groups ----------------------------------------------------------------------------------------------------
 
 
-def _groups(capture: Capture, rows: Ints) -> tuple[list[Group], Ints]:
-    """Returns the process groups of some collectives in order of first use, and the place of each one's group, -1 unknown.
-
-    A collective without arguments is of the only group that its stream has, if there is one. Beside a sequence number newer PyTorch writes
-    as "Comms Id" a hash of that and the group, which is another one for each collective.
-    """
-    table, arg = capture.tables["collectives"], _arguments(capture, rows)
-    group = np.full(len(rows), -1, np.int64)
-    some = np.flatnonzero(arg >= 0)
-    if not len(some):
-        return [], group
-    parts = [arrays.codes(table[c])[arg[some]] for c in ("process_group", "process_group_description", "ranks")]
-    parts += [table[c].to_numpy()[arg[some]] for c in ("rank_start", "rank_stride", "group_size")]
-    parts += [np.where(table["sequence"].to_numpy() < 0, arrays.codes(table["communicator"]), -1)[arg[some]]]
-    group[some], first = arrays.factorize([*parts])
-    header = _of_header(capture)
-    before: dict[tuple[str, str], int] = {}
-    chosen = table[[*_OF_GROUP]].iloc[arg[some][first]].to_dict("records")
-    found = [_group(one, header, before) for one in chosen]
-    stream, streams = capture.device["stream"].to_numpy()[rows], group >= 0
-    for one in np.unique(stream[~streams]).tolist():
-        known = np.unique(group[(stream == one) & streams])
-        if len(known) == 1:
-            group[(stream == one) & ~streams] = known[0]
-    return found, group
-
-
-_OF_GROUP: Final = (
-    "process_group", "process_group_description", "ranks", "rank_start", "rank_stride", "group_size", "sequence", "communicator",
-)  # fmt: skip
-
-
-def _of_header(capture: Capture) -> dict[str, tuple[str, str]]:
-    """Returns (description, ranks) of the process groups of the header, by name."""
-    table = capture.tables["process_groups"]
-    columns = (table[c].tolist() for c in ("name", "description", "ranks"))
-    return {str(name): (str(description), str(ranks)) for name, description, ranks in zip(*columns, strict=True)}
-
-
-def _group(row: Mapping[Any, Any], header: dict[str, tuple[str, str]], before: dict[tuple[str, str], int]) -> Group:
-    """Returns the group of a row of `collectives`. before: how many of the same ranks and description there were, counted on."""
-    name, size = str(row["process_group"]), int(row["group_size"])
-    described, in_header = header.get(name, ("", ""))
-    listed = members.listed(str(row["ranks"]))
-    ranks = members.text_of(np.sort(listed)) if listed is not None else ""
-    if not ranks and in_header:
-        ranks = members.text_of(np.sort(members.members_of(in_header)))
-    if not ranks and row["rank_start"] >= 0 and row["rank_stride"] > 0 and size > 0:
-        ranks = f"{int(row['rank_start'])}:{int(row['rank_stride'])}:{size}"
-    description, communicator = str(row["process_group_description"]) or described, str(row["communicator"]) if row["sequence"] < 0 else ""
-    same = (ranks or f"unknown {name}", description)
-    number = before[same] = before.get(same, 0) + 1
-    return Group(group_key(*same, communicator or f"no. {number}"), name, description, ranks, size)
-
-
 def _with_backward(capture: Capture, columns: Columns, groups: list[Group]) -> list[Group]:
     """Returns groups with how much of their all_reduce the backward pass launches, where the recording shows its functions."""
     engine = at.where_named(capture, lambda name: name.startswith(ENGINE))
@@ -588,8 +557,3 @@ def _with_backward(capture: Capture, columns: Columns, groups: list[Group]) -> l
     total = np.bincount(of, size, len(groups))
     share = np.bincount(of, size * (inside & (operator >= 0)), len(groups)) / np.maximum(total, 1)
     return [msgspec.structs.replace(g, backward=float(s)) if t else g for g, s, t in zip(groups, share, total, strict=True)]
-
-
-def group_key(ranks: str, description: str, which: str) -> str:
-    """Returns the identity of a process group: the same on all ranks whatever they call it. which: its communicator, or its number."""
-    return hashlib.blake2b("\0".join((ranks, description, which)).encode(), digest_size=8).hexdigest()

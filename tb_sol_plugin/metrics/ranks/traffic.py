@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics.ranks.calls import Calls
-from tb_sol_plugin.metrics.ranks.summary import KINDS, PEERS, SEND
+from tb_sol_plugin.metrics.ranks.summary import KINDS, PEERS
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.tables.packed import unpack
@@ -35,9 +35,10 @@ def traffic(calls: Calls) -> pd.DataFrame:
 
 
 def _sends(calls: Calls) -> tuple[Ints, ...]:
-    some = calls["kind"] == SEND
-    size = np.maximum(calls["bytes_in"], calls["bytes_out"])[some].astype(np.int64)
-    return calls["source"][some].astype(np.int64), calls["target"][some].astype(np.int64), size, np.zeros(len(size), np.int64)
+    """Returns what sends of known ranks and sizes send."""
+    sent = calls.messages
+    some = sent.sends
+    return sent.source[some], sent.target[some], sent.bytes[some], np.zeros(int(some.sum()), np.int64)
 
 
 def _even(calls: Calls) -> tuple[Ints, ...]:

@@ -126,7 +126,7 @@ def test_kinds_that_cannot_be_stated(text: str) -> None:
 
 def test_names_of_kernels_and_calls() -> None:
     names = ("nccl:all_reduce", "ncclDevKernel_SendRecv(x)", "_allgather_base", "reduce_scatter_tensor_coalesced", "barrier", "recv 0<-1")
-    assert [kind_of(n) for n in names] == [0, 11, 2, 1, 4, 10]
+    assert [kind_of(n) for n in names] == [0, 12, 2, 1, 4, 10]
     kernels = ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)", "ncclDevKernel_AllGather_RING_LL128(x)", "ncclDevKernel_SendRecv(x)", "gemm")
     assert [algorithm_of(n) for n in kernels] == [1, 2, 12, 0]
 
