@@ -333,7 +333,10 @@ def plain_list(values: object) -> list[Scalar]:
     if isinstance(values, pd.Series):
         values = values.to_numpy() if isinstance(values.dtype, np.dtype) else values.array
     if isinstance(values, np.ndarray) and values.dtype.kind in "iubO":
-        values = values.tolist()
+        whole: list[Scalar] = values.tolist()
+        if values.dtype.kind != "O":
+            return whole
+        values = whole
     if isinstance(values, list):
         kinds = set(map(type, values))
         if kinds <= _PLAIN:

@@ -13,8 +13,8 @@ from tb_sol_plugin.model.report import Link
 class RowLinks(Mapping[str, Link]):
     """Links by the place of their row, as `TableSection.row_links` has them: of a million rows those of a page alone are ever made.
 
-    linked: per row whether it has one. make: the link of a row that has. plain: all of them as JSON-ready builtins, where that is quicker
-    than to make each.
+    linked: per row whether it has one. make: the link of a row that has. plain: all of them, as what the JSON encoder takes, where that is
+    quicker than to make each.
     """
 
     def __init__(

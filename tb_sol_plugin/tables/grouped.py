@@ -3,31 +3,78 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.tables.arrays import Ints, Rows
 from tb_sol_plugin.tables.compiled import compiled, fixed
 from tb_sol_plugin.tables.intervals import search_from
 
 EVER: Final = 2**62
 """A time, ns, before and after which nothing is."""
-MANY: Final = 100
-"""Values from which on a group is parted at its quantiles by itself; smaller groups are sorted together."""
+FEW: Final = 24
+"""Values up to which a group is sorted for its quantiles; larger groups are parted at these."""
+PARTS: Final = 256
+"""Parts of its range that the values of a group are counted in."""
+_SLICES: Final = 256
+"""Ranges of rows up to which a column is put together of slices."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Rows of a table: from each `low` to before each `high`. They ascend and do not overlap. label: a group of all rows of each."""
+
+    low: Ints
+    high: Ints
+    label: Ints
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """How many rows each has."""
+        return self.high - self.low
+
+    def __len__(self) -> int:
+        return int(self.sizes.sum())
+
+    @property
+    def rows(self) -> Ints:
+        """The rows, ascending."""
+        if len(self.low) == 1:
+            return np.arange(int(self.low[0]), int(self.high[0]))
+        return np.arange(len(self)) + np.repeat(self.low - np.cumsum(self.sizes) + self.sizes, self.sizes)
+
+    def of(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Returns the values of a column in these rows."""
+        if len(self.low) == 1:
+            return column[int(self.low[0]) : int(self.high[0])]
+        if len(self.low) <= _SLICES:
+            return np.concatenate([column[:0], *(column[a:b] for a, b in zip(self.low.tolist(), self.high.tolist(), strict=True))])
+        return column.take(self.rows)
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Groups of a table's rows: `group` by code (-1, the last one, without a text) and by kind. kind: one where it is the same for all."""
+
+    code: Rows
+    kind: npt.NDArray[np.uint8]
+    group: Rows
 
 
 @dataclass(frozen=True)
 class Inside:
-    """What lies inside of each row of a table.
+    """What lies inside of each row of a table, whose rows are in preorder.
 
-    parent: the row directly around each, -1 for none. last: the row after those inside of each. at, before: rows with another amount,
-    ascending, and sums of it up to each (one more than `at`).
+    parent: the row directly around each, -1 for none. last: the row after those inside of each. depth: how many are around each. at: rows
+    with another amount, ascending. before: sums of it up to each (one more than `at`).
     """
 
     parent: Rows
     last: Rows
+    depth: npt.NDArray[np.integer]
     at: Rows
     before: Ints
 
@@ -45,34 +92,53 @@ class Times:
     own: Ints | None = None
 
 
-class Sums:
-    """What rows of each group add up to: count, ns of their times and of their own, the other amount; the extremes of their times."""
+_NONE: Final = np.zeros(0, np.int64)
+_NO_ROWS: Final = np.zeros(0, np.int32)
+_NOTHING: Final = Inside(_NO_ROWS, _NO_ROWS, _NO_ROWS, _NO_ROWS, _NONE)
 
-    def __init__(self, groups: int) -> None:
+
+class Sums:
+    """What rows of each group add up to: count, ns of their times and of their own, the other amount; the extremes of their times.
+
+    rows: how many will be added. keys: where the groups are labels of runs, how many keys there are; `by_key` is then the time of each key
+    in each group, and a ns per row.
+    """
+
+    def __init__(self, groups: int, rows: int, keys: int = 0) -> None:
         self._all = np.zeros((6, groups), np.int64)
         self.count, self.total, self.own, self.inside, self.low, self.high = self._all
         self.low[:], self.high[:] = EVER, -EVER
+        self.by_key = np.zeros((groups if keys else 0, keys), np.int64)
+        self.group, self.time, self._added = np.empty(rows, np.int32), np.empty(rows, np.int64), 0
 
-    def add(self, rows: npt.NDArray[np.integer], group: Rows, times: Times, begin: int, end: int) -> Ints:
-        """Add rows of a table, their times cut to `[begin, end)`, and return these. rows: ascending. group: of each.
+    def add(self, runs: Runs, keys: Keys, times: Times, begin: int, end: int) -> None:
+        """Add rows of a table, their times cut to `[begin, end)`, to their groups.
 
         The time of a row of its own is never negative, however much those inside of it overlap.
         """
-        time = np.empty(len(rows), np.int64)
-        if not len(rows):
-            return time
-        of = (fixed(rows, np.int64), fixed(group, np.int32), fixed(times.start, np.int64), fixed(times.duration, np.int64))
-        add_kernel(*of, begin, end, time, self._all)
-        inside, own = times.inside, time
-        if times.own is not None:
-            own = times.own[rows]
-        elif inside is not None:
-            own = time.copy()
-            own_kernel(of[0], of[2], of[3], fixed(inside.parent, np.int32), begin, end, own)
-        add_own_kernel(of[1], fixed(own, np.int64), self._all)
-        if inside is not None and len(inside.at):
-            add_amount_kernel(*of[:2], fixed(inside.last, np.int32), fixed(inside.at, np.int32), fixed(inside.before, np.int64), self._all)
-        return time
+        if not len(runs):
+            return
+        inside = times.inside or _NOTHING
+        room = int(runs.of(inside.depth).max()) + 2 if times.inside is not None else 0
+        part = slice(self._added, self._added + len(runs))
+        self._added = part.stop
+        add_kernel(
+            tuple(fixed(one, np.int64) for one in (runs.low, runs.high, runs.label)),
+            (
+                fixed(runs.of(keys.code), np.int32), fixed(runs.of(keys.kind) if len(keys.kind) > 1 else keys.kind, np.uint8),
+                fixed(keys.group, np.int32),
+            ),
+            (fixed(times.start, np.int64), fixed(times.duration, np.int64), fixed(_NONE if times.own is None else times.own, np.int64)),
+            (
+                *(fixed(one, np.int32) for one in (inside.parent, inside.last, inside.at)),
+                fixed(inside.before, np.int64), np.zeros((room, 3), np.int64),
+            ),
+            (begin, end), self.group[part], self.time[part], self._all, self.by_key,
+        )  # fmt: skip
+
+    def quantiles(self, *shares: float) -> list[Ints]:
+        """Returns those of all rows' times, as `quantiles` does."""
+        return quantiles(self.group, self.time, self.count, shares)
 
 
 def quantiles(group: Rows, value: Ints, count: Ints, shares: tuple[float, ...]) -> list[Ints]:
@@ -80,106 +146,162 @@ def quantiles(group: Rows, value: Ints, count: Ints, shares: tuple[float, ...]) 
 
     value: not negative. count: values of each group. shares: above 0.
     """
-    ends = np.cumsum(count)
-    first = ends - count
-    ranks = [np.minimum(np.ceil(share * count).astype(np.int64), count) - 1 for share in shares]
-    ordered = np.empty(len(value), np.int64)
+    ranks = np.stack([np.minimum(np.ceil(share * count).astype(np.int64), count) - 1 for share in shares])
+    out = np.zeros(ranks.shape, np.int64)
     if len(value):
-        gather_kernel(fixed(group, np.int32), fixed(value, np.int64), first.copy(), ordered)
-    many = np.flatnonzero(count >= MANY)
-    for low, high, *wanted in np.stack([first[many], ends[many], *(rank[many] for rank in ranks)], axis=1).tolist():
-        ordered[low:high].partition(wanted)
-    few = np.flatnonzero((count > 1) & (count < MANY))
-    if len(few):  # all of these in one sort
-        rows = np.repeat(first[few] - np.cumsum(count[few]) + count[few], count[few]) + np.arange(int(count[few].sum()))
-        ordered[rows] = _sorted_within(np.repeat(np.arange(len(few)), count[few]), ordered[rows])
-    there = count > 0
-    return [np.where(there, ordered[np.where(there, first + rank, 0)] if len(value) else 0, 0) for rank in ranks]
+        quantile_kernel(fixed(group, np.int32), fixed(value, np.int64), fixed(count, np.int64), fixed(ranks, np.int64), out)
+    return list(out)
 
 
 def load() -> None:
     """Loads the compiled loops ahead of time, as `tree.load` does."""
     one = np.zeros(1, np.int64)
     group = one.astype(np.int32)
-    sums = Sums(1)
-    sums.add(one, group, Times(one, one, Inside(group - 1, group + 1, group, np.zeros(2, np.int64))), 0, 1)
-    quantiles(group, one, sums.count, (1.0,))
-
-
-def _sorted_within(group: Ints, value: Ints) -> Ints:
-    """Returns the values by group, ascending within each. Groups ascend."""
-    bits = int(value.max()).bit_length()
-    if int(group[-1]).bit_length() + bits <= 62:  # one sort of whole numbers instead of two by places
-        return np.sort(group << bits | value) & ((1 << bits) - 1)
-    return value[np.lexsort((value, group))]
+    sums, runs, keys = Sums(1, 1), Runs(one, one + 1, one), Keys(group, group.astype(np.uint8), np.zeros((1, 1), np.int32))
+    sums.add(runs, keys, Times(one, one, Inside(group - 1, group + 1, group, group, np.zeros(2, np.int64))), 0, 1)
+    sums.quantiles(1.0)
 
 
 # -- compiled loops: compiled once, kept in numba's cache -------------------------------------------------------------
 
 
 @compiled()
-def add_kernel(rows: Ints, group: Rows, start: Ints, duration: Ints, begin: int, end: int, time: Ints, sums: Ints) -> None:
-    """Adds the times of rows, cut to a window, to those of their groups."""
-    count, total, low, high = sums[0], sums[1], sums[4], sums[5]
-    for i in range(len(rows)):
-        row, to = rows[i], group[i]
-        spent = min(start[row] + duration[row], end) - max(start[row], begin)
-        time[i] = spent
-        count[to] += 1
-        total[to] += spent
-        low[to] = min(low[to], spent)
-        high[to] = max(high[to], spent)
+def add_kernel(runs, keys, times, inside, window, group, time, sums, by_key):  # type: ignore[no-untyped-def]
+    """Adds the times of rows, cut to a window, to those of their groups, in one pass. The rows are in preorder where they enclose others.
 
-
-@compiled()
-def own_kernel(rows: Ints, start: Ints, duration: Ints, parent: Rows, begin: int, end: int, own: Ints) -> None:
-    """Takes what each row covers of the row around it from the own time of that one, where it is among the rows, too.
-
-    Rows ascend: between two of them there are at most as many others as their numbers are apart, mostly just as many.
+    What a row covers of the row around it is taken from the own time of that one, where it is among the rows: those that are open are kept
+    on a stack, and added when the first row after those inside of them is reached.
     """
-    for i in range(len(rows)):
-        row = rows[i]
-        above = parent[row]
-        if above < 0:
-            continue
-        low, high = max(i - (row - above), 0), i
-        if rows[low] != above:
-            while low < high:
-                middle = (low + high) >> 1
-                if rows[middle] < above:
-                    low = middle + 1
-                else:
-                    high = middle
-            if rows[low] != above:
+    (low, high, label), (code, kind, lookup) = runs, keys
+    (start, duration, own), (parent, last, at, before, opened), (begin, end) = times, inside, window
+    count, total, alone, amount, least, most = sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]
+    none, several, known, nested = len(lookup) - 1, len(kind) > 1, len(own) > 0, len(parent) > 0
+    labelled = len(by_key) > 0
+    n, place, depth, left, until = 0, 0, 0, 0, EVER  # row, group and time of its own of each that is open; the last one's time is `left`
+    for run in range(len(low)):
+        for row in range(low[run], high[run]):
+            word = code[n]
+            key = lookup[word if word >= 0 else none, kind[n if several else 0]]
+            to = label[run] if labelled else np.int64(key)
+            first, final = max(start[row], begin), min(start[row] + duration[row], end)
+            spent = final - first
+            if labelled:
+                by_key[to, key] += spent + 1
+            group[n] = to
+            time[n] = spent
+            n += 1
+            count[to] += 1
+            total[to] += spent
+            least[to] = min(least[to], spent)
+            most[to] = max(most[to], spent)
+            if known:
+                alone[to] += max(own[row], 0)
+            elif not nested:
+                alone[to] += max(spent, 0)
+            if not nested:
                 continue
-        first, last = max(start[row], begin), min(start[row] + duration[row], end)
-        own[low] -= max(min(last, start[above] + duration[above]) - max(first, start[above]), 0)
+            if len(at):
+                place = search_from(at, row - 1, place)
+                if place < len(at) and at[place] < last[row]:
+                    amount[to] += before[search_from(at, last[row] - 1, place)] - before[place]
+            if known:
+                continue
+            while row >= until:
+                alone[opened[depth, 1]] += max(left, 0)
+                depth -= 1
+                left, until = opened[depth, 2], last[opened[depth, 0]] if depth else EVER
+            above = parent[row]
+            if depth and opened[depth, 0] == above:
+                left -= max(min(final, start[above] + duration[above]) - max(first, start[above]), 0)
+            if last[row] == row + 1 or depth + 1 == len(opened):
+                alone[to] += max(spent, 0)
+                continue
+            opened[depth, 2] = left
+            depth += 1
+            opened[depth, 0], opened[depth, 1] = row, to
+            left, until = spent, last[row]
+    while depth:
+        alone[opened[depth, 1]] += max(left, 0)
+        depth -= 1
+        left = opened[depth, 2]
 
 
 @compiled()
-def add_own_kernel(group: Rows, own: Ints, sums: Ints) -> None:
-    """Adds the time of rows of their own to those of their groups."""
-    total = sums[2]
-    for i in range(len(group)):
-        total[group[i]] += max(own[i], 0)
+def quantile_kernel(group: Rows, value: Ints, count: Ints, ranks: Ints, out: Ints) -> None:
+    """Finds the values of some ranks in each group. ranks, out: by share and group; a group without values is left as it is.
 
-
-@compiled()
-def add_amount_kernel(rows: Ints, group: Rows, last: Rows, at: Rows, before: Ints, sums: Ints) -> None:
-    """Adds the other amount inside of rows to those of their groups. Rows ascend: the search goes on from the last."""
-    total = sums[3]
-    place = 0
-    for i in range(len(rows)):
-        row = rows[i]
-        place = search_from(at, row - 1, place)
-        if place < len(at) and at[place] < last[row]:
-            total[group[i]] += before[search_from(at, last[row] - 1, place)] - before[place]
-
-
-@compiled()
-def gather_kernel(group: Rows, value: Ints, place: Ints, out: Ints) -> None:
-    """Puts the values of each group from its place on."""
+    Takes linear time whatever the values: those of a group are counted in equal parts of their range, and only the part with the rank is
+    gone on with.
+    """
+    begins, most = np.empty(len(count), np.int64), 0
+    n = 0
+    for one in range(len(count)):
+        begins[one] = n
+        n += count[one]
+        most = max(most, count[one])
+    ordered, some = np.empty(n, np.int64), np.empty(most, np.int64)
     for i in range(len(value)):
         to = group[i]
-        out[place[to]] = value[i]
-        place[to] += 1
+        ordered[begins[to]] = value[i]
+        begins[to] += 1
+    counts = np.zeros(PARTS, np.int64)
+    for one in range(len(count)):
+        size = count[one]
+        mine = ordered[begins[one] - size : begins[one]]
+        if 1 < size <= FEW:
+            sort_few(mine)
+        for share in range(len(ranks)):
+            if not size:
+                continue
+            rank = ranks[share, one]
+            if size <= FEW:
+                out[share, one] = mine[rank]
+                continue
+            values = mine
+            while len(values) > FEW:
+                least, shift = parted(values, counts)
+                if shift < 0:
+                    break
+                part = 0
+                while rank >= counts[part]:
+                    rank -= counts[part]
+                    part += 1
+                kept = 0
+                for i in range(len(values)):  # without a branch: which are in the part cannot be foretold
+                    found = values[i]
+                    some[kept] = found
+                    kept += ((found - least) >> shift) == part
+                values = some[:kept]
+            else:
+                sort_few(values)
+            out[share, one] = values[rank]
+
+
+@compiled(forceinline=True)
+def parted(values, counts):  # type: ignore[no-untyped-def]
+    """Counts values in equal parts of their range. Returns the least value, and by how many bits the distance of another one to it is
+    shifted for its part; -1 where all are the same.
+    """
+    least, most = values[0], values[0]
+    for found in values:
+        least, most = min(least, found), max(most, found)
+    if least == most:
+        return least, -1
+    shift = 0
+    while (most - least) >> shift >= PARTS:
+        shift += 1
+    counts[:] = 0
+    for found in values:
+        counts[(found - least) >> shift] += 1
+    return least, shift
+
+
+@compiled(forceinline=True)
+def sort_few(values):  # type: ignore[no-untyped-def]
+    """Sorts few values in place."""
+    for i in range(1, len(values)):
+        found, at = values[i], i
+        while at and values[at - 1] > found:
+            values[at] = values[at - 1]
+            at -= 1
+        values[at] = found

@@ -43,6 +43,8 @@ MOST_LINKS: Final = 4_096
 PAGES: Final = {
     "compute": "kernels", "communication": "kernels", "memcpy": "memcpy", "memset": "memcpy", "module": "modules", "annotation": "phases",
 }  # fmt: skip
+_KINDS: Final = np.array([kind for kind, _, _ in CATEGORIES], object)
+_COLORS: Final = np.array([color for _, _, color in SHOWN], object)
 FACTS: Final = (
     Fact("compute_ns", "Compute", "ns", "kernels that are neither communication nor copies, and sets of memory", "compute"),
     Fact("communication_ns", "Exposed communication", "ns", "communication that no computation hides", "communication"),
@@ -200,27 +202,29 @@ def _facts(values: dict[str, Scalar]) -> FactsSection:
 
 
 def _groups(chosen: Selection, by: Literal["name", "category", "track"]) -> TableSection:
-    every = chosen.groups(by)
+    every, shown = chosen.groups(by), chosen.timeline
     left = len(every["group"]) - MOST_GROUPS
     frame = {name: column[:MOST_GROUPS] for name, column in every.items()}
-    category, group = frame["category"], frame["group"].tolist()
-    text, tracks = chosen.timeline.events.names.text, chosen.timeline.tracks
-    kinds = [CATEGORIES[c] for c in category.tolist()]
-    names = [text[i] if by == "name" else CATEGORIES[i][1] if by == "category" else tracks[i].path for i in group]
-    host = ((category >= OPERATOR) & (category <= OTHER)).tolist()
+    category, group = frame["category"], frame["group"]
+    labels = {
+        "name": shown.events.names.text, "category": [label for _, label, _ in CATEGORIES], "track": [t.path for t in shown.tracks],
+    }[by]  # fmt: skip
+    kinds, names = _KINDS[category].tolist(), list(map(labels.__getitem__, group.tolist()))
+    device = frame["device_total_ns"].astype(object)
+    device[(category < OPERATOR) | (category > OTHER)] = None
     columns = {
         **{c: frame[c] for c in ("count", "total_ns", "self_ns", "mean_ns", "min_ns", "p50_ns", "p95_ns", "max_ns")},
         "name": names,
-        "category": [kind for kind, _, _ in kinds],
-        "color": [SHOWN[i][2] for i in (chosen.timeline.events.names.shown[group] if by == "name" else category).tolist()],
+        "category": kinds,
+        "color": _COLORS[shown.events.names.shown[group] if by == "name" else category].tolist(),
         "share": frame["total_ns"] / (chosen.end - chosen.begin),
-        "device_total_ns": [ns if known else None for ns, known in zip(frame["device_total_ns"].tolist(), host, strict=True)],
+        "device_total_ns": device.tolist(),
     }
     return make_table(
         "groups", {"name": "By name", "category": "By kind of work", "track": "By track"}[by], columns, GROUPS, sort=Sort("total_ns"),
         filters=["category"] if by == "name" else [], adds=["count", "self_ns"], empty="No event in this selection.",
         footer=f"{left:,} more with less time" if left > 0 else "",
-        row_links=_links([kind for kind, _, _ in kinds], names) if by == "name" else {},
+        row_links=_links(kinds, names) if by == "name" else {},
     )  # fmt: skip
 
 
@@ -239,9 +243,9 @@ def _link(category: str, name: str) -> Link:
 
 
 @lru_cache(maxsize=MOST_LINKS)
-def _plain_link(category: str, name: str) -> object:
-    """Returns the same as JSON-ready builtins."""
-    return msgspec.to_builtins(_link(category, name))
+def _plain_link(category: str, name: str) -> msgspec.Raw:
+    """Returns the same as JSON."""
+    return msgspec.Raw(msgspec.json.encode(_link(category, name)))
 
 
 def _gaps(gaps: dict[str, list[Any]]) -> TableSection | None:

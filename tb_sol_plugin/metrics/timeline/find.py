@@ -126,7 +126,7 @@ def page(timeline: Timeline, track: int, lane: int | None, begin: int, end: int,
     one = timeline.tracks[track]
     chosen = range(one.lanes) if lane is None else range(lane, lane + 1)
     lanes = one.first_lane + np.arange(chosen.start, chosen.stop, dtype=np.int64)
-    first, last = timeline.positions(lanes, begin, end)
+    first, _, last = timeline.positions(lanes, begin, end)
     total = int((last - first).sum())
     if after >= total:
         return _NONE, total

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -14,14 +13,14 @@ from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.time import breakdown
 from tb_sol_plugin.metrics.timeline import kept
-from tb_sol_plugin.metrics.timeline.events import CATEGORIES, TABLES, Ids, column_text
+from tb_sol_plugin.metrics.timeline.events import CATEGORIES, TABLES, Ids
 from tb_sol_plugin.metrics.timeline.links import launched_ns, pairs_of
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
 from tb_sol_plugin.metrics.timeline.tracks import GROUPS
 from tb_sol_plugin.process import give_back
 from tb_sol_plugin.tables import grouped, tree
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables.arrays import Ints, Rows
+from tb_sol_plugin.tables.arrays import Ints
 
 GroupBy = Literal["name", "category", "track"]
 Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
@@ -31,8 +30,26 @@ MOST_MADE: Final = 8
 """Sums of everything that are remembered: by name, kind and track, and of some choices of tracks."""
 OF_KIND: Final = {"thread": "host", "stream": "device", "annotations": "annotations_device", "sync": "sync", "instants": "instants"}
 """The table whose events each kind of track holds."""
-_FEW: Final = 20
-"""Of fewer ids than one in so many of those between them they are sorted; of more, all of these are gone through."""
+
+
+@dataclass(frozen=True)
+class _Lanes:
+    """Lanes of tracks, with the place of their table, and between which positions of the events by lane theirs are.
+
+    Lanes of one track follow each other.
+
+    early: of the first that is in the window, though it starts before. first: of the first that starts in it.
+    """
+
+    table: Ints
+    track: Ints
+    early: Ints
+    first: Ints
+    last: Ints
+
+    def at(self, places: npt.NDArray[Any]) -> _Lanes:
+        """Returns some of them."""
+        return _Lanes(self.table[places], self.track[places], self.early[places], self.first[places], self.last[places])
 
 
 @dataclass(frozen=True)
@@ -47,75 +64,83 @@ class Selection:
     end: int
     tracks: tuple[int, ...]
     clip: bool
-    known: Mapping[int, list[slice]] = field(default_factory=dict, repr=False, compare=False)
-    """Of tracks whose events have been looked for in this window: where they are."""
-
-    def _ids(self, track: int) -> Ids:
-        """Returns the events of a track, by lane and start."""
-        one, arranged = self.timeline.tracks[track], self.timeline.arranged
-        if self._is_whole:
-            return np.asarray(arranged.order[int(arranged.bounds[one.first_lane]) : int(arranged.bounds[one.first_lane + one.lanes])])
-        return np.concatenate([np.zeros(0, np.uint32), *(arranged.order[part] for part in self._positions[track])])
 
     @cached_property
-    def _positions(self) -> dict[int, list[slice]]:
-        """Where the events of each track are, one range per lane that has any."""
-        out = {t: self.known[t] for t in self.tracks if t in self.known}
-        tracks = [t for t in self.tracks if t not in out]
-        shown = [self.timeline.tracks[t] for t in tracks]
+    def _lanes(self) -> _Lanes:
+        """Where the events of each lane are that has any."""
+        timeline, arranged = self.timeline, self.timeline.arranged
+        shown = [timeline.tracks[t] for t in self.tracks]
+        sizes = np.array([one.lanes for one in shown], np.int64)
+        track = np.repeat(np.array(self.tracks, np.int64), sizes)
+        table = np.repeat(np.array([TABLES.index(OF_KIND[one.kind]) for one in shown], np.int64), sizes)
         lanes = np.concatenate([np.zeros(0, np.int64), *(np.arange(t.first_lane, t.first_lane + t.lanes) for t in shown)])
-        found = zip(*(edge.tolist() for edge in self.timeline.positions(lanes, self.begin, self.end)), strict=True)
-        for track, one in zip(tracks, shown, strict=True):
-            out[track] = [slice(a, b) for a, b in islice(found, one.lanes) if a < b]
-        return out
+        if self._is_whole:
+            first, last = arranged.bounds[lanes], arranged.bounds[lanes + 1]
+            early = first
+        else:
+            early, first, last = timeline.positions(lanes, self.begin, self.end)
+        some = early < last
+        return _Lanes(table[some], track[some], early[some], first[some], last[some])
 
     @cached_property
     def _is_whole(self) -> bool:
-        """Whether every event of the recording is in the window."""
+        """Whether every event of the tracks is in the window."""
         arranged = self.timeline.arranged
-        if not (self.begin <= 0 and self.end >= self.timeline.span_ns and len(arranged.order)):
+        first = min((self.timeline.tracks[t].first_ns for t in self.tracks), default=0)  # an instant may be before the recording starts
+        if not (self.begin <= min(first, 0) and self.end >= self.timeline.span_ns and len(arranged.order)):
             return False
         ends = arranged.bounds[1:][np.diff(arranged.bounds) > 0] - 1
         return int(self.timeline.events.times(arranged.order[ends])[0].max()) < self.end  # else one of no length stands at the very end
 
+    def _ids(self, track: int) -> Ids:
+        """Returns the events of a track, by lane and start."""
+        order, lanes = self.timeline.arranged.order, self._lanes
+        mine = lanes.track == track
+        return np.concatenate(
+            [np.zeros(0, np.uint32), *(order[a:b] for a, b in zip(lanes.early[mine].tolist(), lanes.last[mine].tolist(), strict=True))]
+        )
+
+    def _runs(self, table: str, *, by_track: bool = False) -> grouped.Runs:
+        """Returns which rows of a table are in it; by_track: with the track of each run.
+
+        Those of a thread that start in the window follow each other, as all of a table often do: nothing is gathered of them.
+        """
+        base, order, lanes = self.timeline.events.base(table), self.timeline.arranged.order, self._lanes
+        chosen = lanes.at(lanes.table == TABLES.index(table))
+        before = chosen.early < chosen.first
+        early = order[chosen.early[before]].astype(np.int64) - base
+        low, high, label = [early], [early + 1], [chosen.track[before]]
+        inside = chosen.at(chosen.first < chosen.last)
+        size = inside.last - inside.first
+        least, most = (order[at].astype(np.int64) - base for at in (inside.first, inside.last - 1))
+        starts = np.flatnonzero(np.diff(inside.track, prepend=-1))
+        if len(starts):
+            found = np.minimum.reduceat(least, starts), np.maximum.reduceat(most, starts) + 1
+            loose = found[1] - found[0] != np.add.reduceat(size, starts)
+            if loose.any() and not by_track and int(most.max()) + 1 - int(least.min()) == int(size.sum()):
+                found, starts = (least.min(keepdims=True), most.max(keepdims=True) + 1), starts[:1]
+            elif loose.any():  # streams mingle in their table
+                of = np.isin(inside.track, inside.track[starts[loose]])
+                parts = zip(inside.first[of].tolist(), inside.last[of].tolist(), strict=True)
+                rows = np.concatenate([order[a:b] for a, b in parts]).astype(np.int64) - base
+                low, high, label = [*low, rows], [*high, rows + 1], [*label, np.repeat(inside.track[of], size[of])]
+                found, starts = (found[0][~loose], found[1][~loose]), starts[~loose]
+            low, high, label = [*low, found[0]], [*high, found[1]], [*label, inside.track[starts]]
+        begins, ends, labels = map(np.concatenate, (low, high, label))
+        ascending = np.argsort(begins)
+        return grouped.Runs(begins[ascending], ends[ascending], labels[ascending])
+
     @cached_property
     def event(self) -> Ints:
         """The events' ids, ascending."""
-        if self._is_whole and (every := self._whole_tables()) is not None:
-            return every
-        runs: list[list[Ints]] = []
-        last = -1
-        for ids in sorted((_ascending(ids) for ids in map(self._ids, self.tracks) if len(ids)), key=lambda ids: int(ids[0])):
-            if ids[0] > last:  # threads follow each other in their table, streams mingle in theirs
-                runs.append([])
-            runs[-1].append(ids)
-            last = max(last, int(ids[-1]))
-        return np.concatenate([np.zeros(0, np.int64), *(run[0] if len(run) == 1 else _ascending(np.concatenate(run)) for run in runs)])
-
-    def _whole_tables(self) -> Ints | None:
-        """Returns the ids of all events of the chosen tracks' tables, ascending; None where a track of these is not chosen."""
-        events, chosen = self.timeline.events, dict.fromkeys(TABLES, 0)
-        for track, count in self.counts.items():
-            chosen[OF_KIND[self.timeline.tracks[track].kind]] += count
-        if any(count not in (0, rows) for count, rows in zip(chosen.values(), events.counts, strict=True)):
-            return None
-        parts = [np.arange(events.base(name), events.base(name) + count) for name, count in chosen.items()]
-        return np.concatenate(parts).astype(np.int64, copy=False)
-
-    @cached_property
-    def _track_of(self) -> Rows:
-        """The track of each event."""
-        track = np.zeros(len(self.timeline.events), np.int32)
-        for one in self.tracks:
-            track[self._ids(one)] = one
-        return track[self.event]
+        return np.concatenate([self._runs(table).rows + self.timeline.events.base(table) for table in TABLES])
 
     @cached_property
     def counts(self) -> dict[int, int]:
         """Events of each chosen track."""
-        if self._is_whole:
-            return {t: self.timeline.tracks[t].events for t in self.tracks}
-        return {t: sum(part.stop - part.start for part in parts) for t, parts in self._positions.items()}
+        found = np.zeros(len(self.timeline.tracks), np.int64)
+        np.add.at(found, self._lanes.track, self._lanes.last - self._lanes.early)
+        return {t: int(found[t]) for t in self.tracks}
 
     @property
     def has_host(self) -> bool:
@@ -123,44 +148,46 @@ class Selection:
         return any(count and self.timeline.tracks[t].kind == "thread" for t, count in self.counts.items())
 
     @cached_property
-    def _device(self) -> Selection:
-        """The chosen streams alone: without the host's events, of which there are many more."""
-        streams = tuple(t for t in self.tracks if self.timeline.tracks[t].kind == "stream")
-        return replace(self, tracks=streams, known={} if self._is_whole else {t: self._positions[t] for t in streams})
+    def _device(self) -> tuple[Ints, Ints, Ints]:
+        """The rows of the chosen streams' events, and their begins and ends as they count."""
+        runs = self._runs("device")
+        start, duration = (runs.of(column) for column in self.timeline.events.columns("device"))
+        return runs.rows, *self._cut(start, start + duration)
 
-    def _covered(self, track: int) -> iv.Spans:
-        """Returns the time in which a track is busy. What nests inside of host events adds nothing to their outermost ones."""
-        one = self.timeline.tracks[track]
-        if one.kind == "thread":
-            of, start, end = self.timeline.outermost
-            mine = (of == track) & (start < self.end) & (end > self.begin)
-            start, end = start[mine], end[mine]
-        else:
-            start, duration = self.timeline.events.times(self._ids(track))
-            end = start + duration
-        return iv.union(*(np.clip(edge, self.begin, self.end) if self.clip else edge for edge in (start, end)))
+    def _cut(self, start: Ints, end: Ints) -> iv.Spans:
+        """Returns times as they count."""
+        return (np.maximum(start, self.begin), np.minimum(end, self.end)) if self.clip else (start, end)
 
     @cached_property
-    def _spans(self) -> tuple[Ints, Ints]:
-        """Begins and ends of the events as they count."""
-        start, duration = self.timeline.events.times(self.event.astype(np.uint32))
-        end = start + duration
-        return (np.maximum(start, self.begin), np.minimum(end, self.end)) if self.clip else (start, end)
+    def _covered(self) -> dict[int, iv.Spans]:
+        """The time in which each track is busy. What nests inside of host events adds nothing to their outermost ones."""
+        of, begins, ends = self.timeline.outermost
+        near = np.flatnonzero((begins < self.end) & (ends > self.begin))
+        of, begins, ends = of[near], begins[near], ends[near]
+        out = {}
+        for track in self.tracks:
+            if self.timeline.tracks[track].kind == "thread":
+                mine = of == track
+                start, end = begins[mine], ends[mine]
+            else:
+                start, duration = self.timeline.events.times(self._ids(track))
+                end = start + duration
+            out[track] = iv.union(*self._cut(start, end))
+        return out
 
     # -- sums ----------------------------------------------------------------------------------------------------------
 
     @cached_property
     def device_layers(self) -> breakdown.Layers:
         """Unions of device time in the window by class; over all devices of the chosen tracks."""
-        one = self._device
-        kind = breakdown.classes(self.timeline.capture)[one.event - self.timeline.events.base("device")]
-        first, last = one._spans
+        rows, first, last = self._device
+        kind = breakdown.classes(self.timeline.capture)[rows]
         return breakdown.Layers(*(iv.union(first[kind == k], last[kind == k]) for k in range(len(breakdown.CLASSES))))
 
     @cached_property
     def host_busy_ns(self) -> int:
         """Time in which any chosen thread is inside an event."""
-        found = [self._covered(t) for t in self.tracks if self.timeline.tracks[t].kind == "thread"]
+        found = [self._covered[t] for t in self.tracks if self.timeline.tracks[t].kind == "thread"]
         return iv.length(iv.union(*(np.concatenate([np.zeros(0, np.int64), *(one[k] for one in found)]) for k in (0, 1))))
 
     def groups(self, by: GroupBy) -> Columns:
@@ -188,25 +215,17 @@ class Selection:
         names = events.names
         wide = {"name": len(names.text), "category": len(CATEGORIES), "track": len(self.timeline.tracks)}[by]
         begin, end = (self.begin, self.end) if self.clip else (-grouped.EVER, grouped.EVER)
-        sums, keys, times = grouped.Sums(wide), [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-        kinds = np.zeros(wide * len(CATEGORIES), np.float64)
-        edges = np.searchsorted(self.event, events.bases)
-        for table, low, high in zip(TABLES, edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-            if low == high:
-                continue
-            rows = self.event[low:high] - events.base(table)
-            ids = events.name_ids_of(table, rows)
-            key = ids if by == "name" else names.category[ids].astype(np.int32) if by == "category" else self._track_of[low:high]
-            of = self._times(table)
-            time = sums.add(rows, key, of, begin, end)
-            if by == "track":
-                kinds += np.bincount(key * len(CATEGORIES) + names.category[ids], time + 1, minlength=len(kinds))
-            keys, times = [*keys, key], [*times, time]
-        p50, p95 = grouped.quantiles(np.concatenate(keys), np.concatenate(times), sums.count, (0.5, 0.95))
+        by_track = by == "track"
+        sums = grouped.Sums(wide, sum(self.counts.values()), len(CATEGORIES) if by_track else 0)
+        for table in TABLES:
+            code, kind, named = events.coded(table)
+            lookup = named if by == "name" else np.where(named < 0, -1, names.category[named])
+            sums.add(self._runs(table, by_track=by_track), grouped.Keys(code, kind, lookup), self._times(table), begin, end)
+        p50, p95 = sums.quantiles(0.5, 0.95)
         groups = np.flatnonzero(sums.count)
         groups = groups[np.lexsort((-sums.count[groups], -sums.total[groups]))]
         count, total = sums.count[groups], sums.total[groups]
-        category = names.category if by == "name" else np.arange(wide) if by == "category" else kinds.reshape(wide, -1).argmax(axis=1)
+        category = names.category if by == "name" else np.arange(wide) if by == "category" else sums.by_key.argmax(axis=1)
         return {
             "group": groups,
             "count": count,
@@ -227,16 +246,16 @@ class Selection:
         start, duration = self.timeline.events.columns(table)
         if table != "host":
             return grouped.Times(start, duration)
-        parent, last = (capture.host[c].to_numpy() for c in ("parent", "end"))
+        parent, last, depth = (capture.host[c].to_numpy() for c in ("parent", "end", "depth"))
         at, before = pairs_of(self.timeline, "launch").source.view(np.int32), launched_ns(self.timeline)
         # whole events count what is inside of them even where that is outside of the window
         own = None if self.clip else tree.self_time(start, duration, parent)
-        return grouped.Times(start, duration, grouped.Inside(parent, last, at, before), own)
+        return grouped.Times(start, duration, grouped.Inside(parent, last, depth, at, before), own)
 
     def busy(self) -> dict[str, list[Any]]:
         """Returns one row per chosen track, by column: events, union of their time, its share of the window."""
         tracks = [self.timeline.tracks[track] for track in self.tracks]
-        busy = [iv.length(self._covered(track)) for track in self.tracks]
+        busy = [iv.length(self._covered[track]) for track in self.tracks]
         return {
             "track": list(self.tracks), "path": [t.path for t in tracks], "kind": [t.kind for t in tracks],
             "events": [self.counts[track] for track in self.tracks], "busy_ns": busy,
@@ -256,11 +275,8 @@ class Selection:
         A row each, by column, the longest first; "" where no host event is over it.
         """
         found: list[tuple[int, Ints, Ints]] = []
-        device = self.timeline.capture.device["device"].to_numpy()
-        base = self.timeline.events.base("device")
-        one = self._device
-        of = device[one.event - base]
-        first, last = one._spans
+        rows, first, last = self._device
+        of = self.timeline.capture.device["device"].to_numpy()[rows]
         for number in sorted({self.timeline.tracks[t].device for t in self.tracks if self.timeline.tracks[t].kind == "stream"}):
             mine = of == number
             busy = iv.union(first[mine], last[mine])
@@ -279,18 +295,23 @@ class Selection:
         """Returns the innermost host event at each time, and its thread, of the threads that launch most; "" outside of all."""
         host, arranged = self.timeline.capture.host, self.timeline.arranged
         thread, start, duration, parent = (host[c].to_numpy() for c in ("thread", "start_ns", "duration_ns", "parent"))
-        out = [("", "")] * len(times)
+        found, threads = np.full(len(times), -1, np.int64), [""] * len(times)
         for track in (t for t in self.timeline.tracks if t.kind == "thread" and t.launches):
+            left = np.flatnonzero(found < 0)
+            if not len(left):
+                break
             own = thread[arranged.order[int(arranged.bounds[track.first_lane])]]
             first, last = (int(i) for i in np.searchsorted(thread, np.array([own, own + 1], thread.dtype)))
-            rows = np.searchsorted(start[first:last], times, "right") - 1
-            for place, (row, time) in enumerate(zip(rows.tolist(), times.tolist(), strict=True)):
-                row = row + first if row >= 0 else -1
-                while row >= 0 and start[row] + duration[row] <= time:
-                    row = int(parent[row])
-                if row >= 0 and not out[place][1]:
-                    out[place] = (column_text(host, "name", row), track.label)
-        return out
+            rows = np.searchsorted(start[first:last], times[left], "right") - 1
+            rows[rows >= 0] += first
+            while (over := np.flatnonzero((rows >= 0) & (start[rows] + duration[rows] <= times[left]))).size:
+                rows[over] = parent[rows[over]]
+            found[left] = rows
+            for place in left[rows >= 0].tolist():
+                threads[place] = track.label
+        events = self.timeline.events
+        names = (events.names.text[i] for i in events.name_ids_of("host", found[found >= 0]).tolist())
+        return [(next(names) if row >= 0 else "", thread) for row, thread in zip(found.tolist(), threads, strict=True)]
 
     def counters(self) -> dict[str, list[Any]]:
         """Returns one row per counter, by column: first, last, lowest and highest value in the window."""
@@ -304,18 +325,6 @@ class Selection:
                 first, last = float(value[0]), float(value[-1])
                 rows.append((label, one.unit, first, last, float(value.min()), float(value.max()), last - first))
         return {name: [row[i] for row in rows] for i, name in enumerate(("counter", "unit", "first", "last", "min", "max", "delta"))}
-
-
-def _ascending(ids: npt.NDArray[np.integer]) -> Ints:
-    """Returns distinct ids, at least one, in order."""
-    low, high = int(ids.min()), int(ids.max())
-    if high - low > _FEW * len(ids):
-        return np.sort(ids, kind="stable").astype(np.int64)
-    there = np.zeros(high - low + 1, np.bool_)
-    there[ids - ids.dtype.type(low)] = True
-    found = np.flatnonzero(there)
-    found += low
-    return found
 
 
 def select(timeline: Timeline, begin: int, end: int, tracks: Sequence[int], *, clip: bool = True) -> Selection:

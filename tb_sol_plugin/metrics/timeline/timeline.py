@@ -332,15 +332,17 @@ class Timeline:
             where[:, mine] = part
         return where
 
-    def positions(self, lanes: Ints, begin: int, end: int) -> tuple[Ints, Ints]:
-        """Returns between which positions of `arranged.order` the events of each of some lanes are that are in a window; one of no length
-        at its begin is.
+    def positions(self, lanes: Ints, begin: int, end: int) -> tuple[Ints, Ints, Ints]:
+        """Returns where in `arranged.order` the events of each of some lanes are that are in a window; one of no length at its begin is.
+
+        These are positions of the first that is in it, of the first that starts in it, and after the last one.
         """
         first, last = self.starting(lanes, np.array([begin]), np.array([end]))[:, :, 0]
+        early = first.copy()
         before = np.flatnonzero(first > self.arranged.bounds[lanes])  # the last one that starts before the window may reach into it
         start, duration = self.events.times(self.arranged.order[first[before] - 1])
-        first[before[start + duration > begin]] -= 1
-        return first, last
+        early[before[start + duration > begin]] -= 1
+        return early, first, last
 
     def find(self, track: int, start_ns: int, duration_ns: int) -> int:
         """Returns the event of a track with that start and duration, the nearest one where there is none; -1 in a track without events."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import ceil
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,33 +14,52 @@ TIME = st.one_of(st.integers(0, 3), st.integers(0, 2**40))
 ROWS = st.lists(st.tuples(st.integers(0, 4), st.integers(-(2**40), 2**40), TIME), max_size=60)
 
 
+def runs_of(rows: list[int], split: set[int], label: int = 0) -> grouped.Runs:
+    """Rows as runs: those that follow each other in one, unless they are split there."""
+    begins = [i for k, i in enumerate(rows) if not k or rows[k - 1] != i - 1 or i in split]
+    ends = [i + 1 for k, i in enumerate(rows) if k + 1 == len(rows) or rows[k + 1] != i + 1 or i + 1 in split]
+    return grouped.Runs(np.array(begins, np.int64), np.array(ends, np.int64), np.full(len(begins), label, np.int64))
+
+
+def keys_of(group: list[int]) -> grouped.Keys:
+    """Groups of rows by a code for each, the last one without a text, and one kind."""
+    most = max(group, default=0)
+    lookup = np.arange(most + 1, dtype=np.int32).reshape(-1, 1)
+    return grouped.Keys(np.array([-1 if g == most else g for g in group], np.int32), np.zeros(1, np.uint8), lookup)
+
+
 @given(ROWS, st.data())
 def test_times_are_cut_to_a_window_and_added_up_by_group(rows: list[tuple[int, int, int]], data: st.DataObject) -> None:
     # GIVEN rows of a table that enclose each other, some of them chosen, and some with an amount
     chosen = sorted(data.draw(st.sets(st.integers(0, len(rows) - 1)))) if rows else []
-    parent = [data.draw(st.integers(-1, i - 1)) for i in range(len(rows))]
+    depth: list[int] = []
+    for _ in rows:
+        depth.append(data.draw(st.integers(0, depth[-1] + 1 if depth else 0)))
+    parent = [max((j for j in range(i) if depth[j] == depth[i] - 1), default=-1) for i in range(len(rows))]
+    last = [next((j for j in range(i + 1, len(rows)) if depth[j] <= depth[i]), len(rows)) for i in range(len(rows))]
     amounts = sorted((data.draw(st.integers(0, len(rows) - 1)), data.draw(st.integers(0, 9))) for _ in range(5)) if rows else []
-    last = [data.draw(st.integers(i + 1, len(rows))) for i in range(len(rows))]
     # every chosen row reaches into the window
     begin = min((rows[i][1] + rows[i][2] for i in chosen), default=0)
     end = max(max((rows[i][1] for i in chosen), default=0), begin)
     start, duration, at = (np.array(values, np.int64) for values in ([r[1] for r in rows], [r[2] for r in rows], [a for a, _ in amounts]))
     before = np.cumsum([0, *(amount for _, amount in amounts)]).astype(np.int64)
-    of = grouped.Times(start, duration, grouped.Inside(np.array(parent, np.int32), np.array(last, np.int32), at, before))
-    group = np.array([rows[i][0] for i in chosen], np.int32)
+    inside = grouped.Inside(*(np.array(one, np.int32) for one in (parent, last, depth)), at.astype(np.int32), before)
+    of = grouped.Times(start, duration, inside)
+    runs = runs_of(chosen, data.draw(st.sets(st.sampled_from(chosen))) if chosen else set())
+    assert runs.rows.tolist() == chosen and runs.of(start).tolist() == start[chosen].tolist()
 
     def cut(row: int) -> tuple[int, int]:
         return max(rows[row][1], begin), min(rows[row][1] + rows[row][2], end)
 
     # WHEN they are added THEN each group has what plain loops find
-    sums = grouped.Sums(6)
-    time = sums.add(np.array(chosen, np.int64), group, of, begin, end)
+    sums = grouped.Sums(6, len(chosen))
+    sums.add(runs, keys_of([r[0] for r in rows]), of, begin, end)
     want = [cut(i)[1] - cut(i)[0] for i in chosen]
     own = [
         max(w - sum(max(min(cut(c)[1], cut(i)[1]) - max(cut(c)[0], cut(i)[0]), 0) for c in chosen if parent[c] == i), 0)
         for i, w in zip(chosen, want, strict=True)
     ]
-    assert time.tolist() == want
+    assert sums.time.tolist() == want and sums.group.tolist() == [rows[i][0] for i in chosen]
     for g in range(6):
         mine = [k for k, i in enumerate(chosen) if rows[i][0] == g]
         assert sums.count[g] == len(mine) and sums.total[g] == sum(want[k] for k in mine)
@@ -53,26 +71,36 @@ def test_times_are_cut_to_a_window_and_added_up_by_group(rows: list[tuple[int, i
 
 def test_rows_without_time_of_their_own_count_whole_and_tables_add_up() -> None:
     # GIVEN two tables whose rows enclose nothing, and one whose own time is known
-    sums = grouped.Sums(2)
+    sums = grouped.Sums(2, 4)
     for times in ([5, 7], [11]):
         column = np.array(times, np.int64)
         of = grouped.Times(np.zeros_like(column), column)
-        sums.add(np.arange(len(times)), np.full(len(times), 1, np.int32), of, -grouped.EVER, grouped.EVER)
+        sums.add(runs_of(list(range(len(times))), set()), keys_of([1] * len(times)), of, -grouped.EVER, grouped.EVER)
     assert (sums.count.tolist(), sums.total.tolist(), sums.own.tolist(), sums.inside.tolist()) == ([0, 3], [0, 23], [0, 23], [0, 0])
     assert (sums.low[1], sums.high[1]) == (5, 11)
     known = grouped.Times(np.zeros(1, np.int64), np.array([9]), own=np.array([4]))
-    assert sums.add(np.arange(1), np.zeros(1, np.int32), known, -grouped.EVER, grouped.EVER) == [9]
-    assert sums.own.tolist() == [4, 23]
+    sums.add(runs_of([0], set()), keys_of([0]), known, -grouped.EVER, grouped.EVER)
+    assert sums.own.tolist() == [4, 23] and sums.time.tolist() == [5, 7, 11, 9]
 
 
-@pytest.mark.parametrize("many", [1, 4, grouped.MANY])
-@given(st.lists(st.tuples(st.integers(0, 3), st.one_of(TIME, st.just(2**62)), st.booleans()), max_size=40))
-def test_quantiles_are_values_of_the_group_by_rank(many: int, rows: list[tuple[int, int, bool]]) -> None:
-    # GIVEN groups small and large, values small and too large to be sorted together with their group
+def test_rows_are_added_up_by_the_labels_of_their_runs() -> None:
+    # GIVEN two runs of one table with a label each THEN these are the groups, and the time of each key in them, and a ns per row, is known
+    sums = grouped.Sums(3, 4, keys=2)
+    runs = grouped.Runs(np.array([0, 3]), np.array([3, 4]), np.array([2, 1]))
+    of = grouped.Times(np.zeros(4, np.int64), np.array([1, 2, 4, 8]))
+    sums.add(runs, keys_of([0, 1, 1, 0]), of, -grouped.EVER, grouped.EVER)
+    assert sums.total.tolist() == [0, 8, 7] and sums.by_key.tolist() == [[0, 0], [9, 0], [2, 8]]
+    # AND of many runs the rows are gathered at once
+    many = runs_of(list(range(0, 2_000, 2)), set())
+    assert many.of(np.arange(2_000)).tolist() == many.rows.tolist() == list(range(0, 2_000, 2))
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.one_of(TIME, st.just(2**62))), max_size=60), st.sampled_from([1, 10, 60]))
+def test_quantiles_are_values_of_the_group_by_rank(few: list[tuple[int, int]], times: int) -> None:
+    # GIVEN groups small and large, values alike, close together and far apart
+    rows = [(group, value + i % 3) for i in range(times) for group, value in few]
     group, value = np.array([r[0] for r in rows], np.int32), np.array([r[1] for r in rows], np.int64)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grouped, "MANY", many)
-        found = grouped.quantiles(group, value, np.bincount(group, minlength=4), (0.5, 0.95))
+    found = grouped.quantiles(group, value, np.bincount(group, minlength=4), (0.5, 0.95))
     for share, got in zip((0.5, 0.95), found, strict=True):
         for g in range(4):
             mine = sorted(r[1] for r in rows if r[0] == g)

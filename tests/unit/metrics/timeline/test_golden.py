@@ -137,7 +137,7 @@ def check_positions(shown: Timeline, seed: int) -> int:
     for low, high in (sorted(r.sample(edges, 2)) for _ in range(40)):
         if low == high:
             continue
-        first, last = shown.positions(np.arange(len(bounds) - 1), low, high)
+        first, _, last = shown.positions(np.arange(len(bounds) - 1), low, high)
         for lane, (a, b) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
             rows = range(bounds[lane], bounds[lane + 1])
             inside = [i for i in rows if (start[i] + duration[i] > low and start[i] < high) or (duration[i] == 0 and start[i] == low)]

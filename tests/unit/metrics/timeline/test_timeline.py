@@ -245,6 +245,21 @@ def test_a_selection_adds_up_what_lies_in_it(shown: Timeline) -> None:
     assert [counters[c][0] for c in ("counter", "first", "last", "delta")] == ["GPU 0 memory allocated", 512.0, 0.0, -512.0]
 
 
+def test_an_instant_before_the_start_is_in_no_window_after_it(tmp_path: Path) -> None:
+    # GIVEN a record of the profiler from before the first event WHEN all of its track is chosen from time 0 on THEN it adds up to nothing,
+    # and from before it on it is one event without length
+    t = TraceBuilder(base_ns=None)
+    t.op("x", 5_000, 100)
+    t.events.append({"ph": "i", "s": "g", "name": "Iteration Start: PyTorch Profiler", "pid": "Traces", "tid": "Trace", "ts": 1.0})
+    one = timeline_of(ingest.read(str(t.write(tmp_path / "a.json"))))
+    every = [i for i, track in enumerate(one.tracks) if track.lanes]
+    first = min(one.tracks[i].first_ns for i in every)
+    assert first < 0
+    for low, count in ((0, 1), (first, 2)):
+        groups = select(one, low, one.span_ns + 1, every).groups("name")
+        assert groups["count"].sum() == count and groups["total_ns"].sum() == 100
+
+
 def test_what_everything_adds_up_to_is_made_once(shown: Timeline, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN selections of all there is, by windows of different ends WHEN their sums are asked for THEN they are made once for each choice
     made: list[str] = []
