@@ -249,12 +249,14 @@ def _fit(calls: Calls, rows: _Rows, time: Floats, component: Ints) -> tuple[Floa
     first = _first_offsets(rows, time, domains, component)
     plain, _ = _alternate(rows, time, first, none, drifting=False)
     points = np.bincount(_distinct(rows.domain, rows.number), minlength=domains)
-    if np.ptp(time) < DRIFT_WINDOW_NS or int(points[points > 0].min()) < DRIFT_POINTS:
+    if np.ptp(time + plain[rows.domain]) < DRIFT_WINDOW_NS or int(points[points > 0].min()) < DRIFT_POINTS:
         return _gauged(plain, component), none
     offset, drift = _alternate(rows, time, plain, none, drifting=True)
     if _left(rows, time, offset, drift) > DRIFT_GAIN * _left(rows, time, plain, none) or np.abs(drift).max() > LARGEST_DRIFT:
         return _gauged(plain, component), none
-    return _gauged(offset, component), _gauged(drift, component)
+    gauged = _gauged(drift, component)
+    offset -= (drift - gauged) * offset  # what all drift is taken off aligned times: local ones may be seconds from those
+    return _gauged(offset, component), gauged
 
 
 def _set_back(time: Floats, domain: Ints, jump: Floats, when: Floats) -> Floats:
@@ -312,13 +314,14 @@ def _first_offsets(rows: _Rows, time: Floats, domains: int, component: Ints) -> 
 
 def _alternate(rows: _Rows, time: Floats, offset: Floats, drift: Floats, *, drifting: bool) -> tuple[Floats, Floats]:
     offset, drift = offset.copy(), drift.copy()
-    third = np.quantile(time, (1 / 3, 2 / 3))
-    early, late = np.flatnonzero(time <= third[0]), np.flatnonzero(time >= third[1])
+    seen = time + offset[rows.domain]  # clocks may be further apart than the job is long
+    third = np.quantile(seen, (1 / 3, 2 / 3))
+    early, late = np.flatnonzero(seen <= third[0]), np.flatnonzero(seen >= third[1])
     ends = [(part, _Segments(rows.domain[part], len(offset))) for part in (early, late)]
     for turn in range(HOST_TURNS):
         residual = _residual(rows, time, offset, drift)
         if drifting and turn >= DRIFT_FROM:
-            run = ends[1][1].medians(time[late]) - ends[0][1].medians(time[early])
+            run = ends[1][1].medians(seen[late]) - ends[0][1].medians(seen[early])
             rise = ends[1][1].medians(residual[late]) - ends[0][1].medians(residual[early])
             drift += np.nan_to_num(rise / np.where(run > 0, run, np.nan))
             residual = _residual(rows, time, offset, drift)

@@ -84,6 +84,10 @@ def test_drift_is_fitted_where_there_is_time_to_see_it() -> None:
     clock = fitted(made)
     away = clock.drift - made.drift
     assert np.abs(away - np.median(away)).max() < 0.5e-6 and np.abs(made.drift).max() > 5e-6
+    # AND no less so where the clocks are further apart than the job is long
+    far = simulate(replace(long, offset_ns=3e9))
+    away = fitted(far).drift - far.drift
+    assert np.abs(away - np.median(away)).max() < 0.5e-6 and errors(far, fitted(far)).max() < 1_000
     # WHEN the window is a few ms THEN no drift is claimed
     assert not fitted(simulate(replace(long, steps=3, layer_ns=1e6))).drift.any()
 
