@@ -42,6 +42,8 @@ from tb_sol_plugin.web.wire import Error, ErrorBody
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
+    from tb_sol_plugin.model.capture import Capture
+
 
 # -- a finished answer: bytes, gzipped, and an ETag; kept as such, so that a repeated question costs nothing
 
@@ -112,9 +114,11 @@ class WarmUp:
     """Warms the server up once, in a thread. A failure stays silent: it shows again, with a name, at a real request.
 
     A process that ends waits for it: a thread that is inside of a library's threads when the interpreter ends would abort the process.
+    more: what else is done with the small recording.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *more: Callable[[Capture], object]) -> None:
+        self._more = more
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
@@ -123,7 +127,7 @@ class WarmUp:
         """Begin, unless that was done."""
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=warm, args=(self._ending.is_set,), name="tb-sol-warm", daemon=True)
+                self._thread = threading.Thread(target=warm, args=(self._ending.is_set, *self._more), name="tb-sol-warm", daemon=True)
                 atexit.register(self._end)
                 self._thread.start()
 
@@ -141,10 +145,10 @@ class WarmUp:
         return thread is None or not thread.is_alive()
 
 
-def warm(ending: Callable[[], bool] = lambda: False) -> None:
+def warm(ending: Callable[[], bool] = lambda: False, *more: Callable[[Capture], object]) -> None:
     """Import what reports need and answer every analysis, in the order of the pages, on a recording of four events.
 
-    ending: asked between two steps whether to leave the rest.
+    ending: asked between two steps whether to leave the rest. more: done with that recording, too.
     """
     with contextlib.suppress(Exception):
         from tb_sol_plugin.errors import SolError
@@ -168,6 +172,9 @@ def warm(ending: Callable[[], bool] = lambda: False) -> None:
                 return
             with contextlib.suppress(SolError):
                 answer_capture(name, capture, {})
+        for done in more:
+            if not ending():
+                done(capture)
         if not ending():
             import_module("scipy.optimize")  # 0.3 s that the first fit of Scaling would pay
         keep_loaded()

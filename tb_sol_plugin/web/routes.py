@@ -52,6 +52,7 @@ from tb_sol_plugin.web.perfetto import perfetto_pages
 from tb_sol_plugin.web.search import search as find
 from tb_sol_plugin.web.summaries import note_overview, summaries
 from tb_sol_plugin.web.tiles import Block
+from tb_sol_plugin.web.timeline import prepare
 from tb_sol_plugin.web.timeline_export import TIMELINE
 from tb_sol_plugin.web.wire import csv_of
 
@@ -447,7 +448,7 @@ def create_app(store: Store, options: WebOptions | None = None) -> Flask:
     answers: Memo[Packed] = Memo(options.memo_bytes, lambda packed: packed.size)
     rows: Memo[TableRows] = Memo(options.rows_bytes, lambda rows: rows.nbytes)
     tiles: Memo[Block] = Memo(TILE_BYTES, lambda block: block.size)
-    app.extensions["sol"] = Context(store, options, answers, rows, {}, WarmUp(), KeptAnswers(store), tiles)
+    app.extensions["sol"] = Context(store, options, answers, rows, {}, WarmUp(prepare), KeptAnswers(store), tiles)
     app.register_blueprint(api)
     app.register_blueprint(TIMELINE)
     app.register_blueprint(perfetto_pages)

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics.timeline.counters import Buckets
 from tb_sol_plugin.tables.pyramid import TILE, Items
 
@@ -33,7 +34,7 @@ class Block:
     header: dict[str, Any]
     body: bytes
 
-    @property
+    @cached_property
     def size(self) -> int:
         return len(self.body) + 400 + 6 * len(self.header.get("names", ())) + 4 * len(self.header.get("lanes", ()))
 
@@ -55,6 +56,13 @@ def slices(i: int, track: int, z: int, begin: int, items: Items, lanes: npt.NDAr
 
     lanes: how many items each has. names: name id per item.
     """
+    if not len(items):
+        shift = 0 if z <= _SHARP else z - 8
+        header = {
+            "i": i, "track": track, "kind": "slices", "shift": shift, "items": 0, "lanes": lanes.tolist(), "names": [], "name_bytes": 2,
+            "complete": shift == 0,
+        }  # fmt: skip
+        return Block(header, b"")
     start, end, event, count, busy = items.start - begin, items.end - begin, items.event, items.count, items.busy
     whole = bool((count == 1).all())
     shift = 0 if whole and z <= _SHARP else max(0, z - 8)

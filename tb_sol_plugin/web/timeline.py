@@ -25,6 +25,7 @@ from tb_sol_plugin.metrics.timeline.summary import NOTHING, Bytes
 from tb_sol_plugin.metrics.timeline.timeline import Layout, Timeline, timeline_of
 from tb_sol_plugin.metrics.timeline.tracks import GROUPS, short_label
 from tb_sol_plugin.metrics.timeline.workers import Workers
+from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.tables.pyramid import TILE
 from tb_sol_plugin.web import perfetto, tiles, timeline_path
@@ -261,6 +262,8 @@ def _while_connected(tracks: list[int]) -> Iterator[int]:
 def _blocks(seen: Shown, track: int, z: int, first: int, last: int) -> list[tiles.Block]:
     """Returns the tiles of a track; those that are not kept are made together, and by one request however many ask for them."""
     memo = context().tiles
+    if (alike := seen.workers.alike(track)) != track:
+        return [tiles.Block(block.header | {"track": track}, block.body) for block in _blocks(seen, alike, z, first, last)]
     keys = {i: (seen.fingerprint, track, z, i) for i in range(first, last + 1)}
 
     def kept() -> dict[int, tiles.Block]:
@@ -307,6 +310,18 @@ def tiles_made(workers: Workers, track: int, z: int, first: int, last: int) -> l
         out.append(tiles.slices(i, track, z, begin, items, lanes, names[at : at + len(items)]))
         at += len(items)
     return out
+
+
+def prepare(capture: Capture) -> None:
+    """Makes what is asked for first of a timeline, of a few events: the first answers about a real one find all they need loaded."""
+    one = timeline_of(capture)
+    w = Workers([one], aligned([one], ""))
+    for z in range(0, one.top + 1, 2):
+        tiles.join(z, (block for track in range(len(one.tracks)) for block in tiles_made(w, track, z, 0, 3)))
+    msgspec.json.encode(shape_of(w, "", ""))
+    for at in range(min(len(one.events), 2)):
+        detail(one, at)
+        events_shown(w, 0, [at])
 
 
 def _summaries(one: Timeline, track: int, z: int, begins: list[int]) -> Iterator[tuple[Bytes, Bytes, Bytes]]:

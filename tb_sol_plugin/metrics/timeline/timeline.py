@@ -200,13 +200,10 @@ class Timeline:
                 coarse[place] = wide
                 parts[kept.coarse_part(place)] = {c: getattr(few, c) for c in COARSE_COLUMNS}
         covers: dict[int, kept.KeptCover] = {}
-        shared: dict[tuple[int, ...], int] = {}
         for group in (i for i, t in enumerate(self.tracks) if t.kind in GROUPS):
-            key = tuple(t.first_lane for t in self._members(group))
-            if key in shared:
-                covers[group] = covers[shared[key]]
+            if self.alike(group) != group:
+                covers[group] = covers[self.alike(group)]
                 continue
-            shared[key] = group
             covers[group], parts[kept.cover_part(group)], grid = self.summary(group).kept(group, self.span_ns)
             if grid is not None:
                 parts[kept.grid_part(group)] = grid
@@ -373,6 +370,16 @@ class Timeline:
         if track not in self._groups:
             self._groups[track] = members(self.tracks, track, self.below(track))
         return self._groups[track]
+
+    @cached_property
+    def _alike(self) -> dict[int, int]:
+        first: dict[tuple[int, ...], int] = {}
+        groups = [i for i, t in enumerate(self.tracks) if t.kind in GROUPS]
+        return {i: first.setdefault(tuple(t.first_lane for t in self._members(i)), i) for i in groups}
+
+    def alike(self, track: int) -> int:
+        """Returns the first group with the time of the same tracks; a track that is no group itself."""
+        return self._alike.get(track, track)
 
     def summary(self, track: int) -> Summary:
         """Returns what a group does over time."""

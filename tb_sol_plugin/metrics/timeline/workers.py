@@ -58,6 +58,11 @@ class Workers:
         worker, local = self.worker_of(track)
         return self.timelines[worker], self.timelines[worker].tracks[local], local, self.alignment[worker].offset_ns
 
+    def alike(self, track: int) -> int:
+        """Returns the first group of the same recording that shows the same over time; a track that is no group itself."""
+        worker, local = self.worker_of(track)
+        return self.number(worker, self.timelines[worker].alike(local))
+
     def number(self, worker: int, local: int) -> int:
         """Returns the number of a track."""
         return int(self._firsts[worker]) + local

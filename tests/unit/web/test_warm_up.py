@@ -28,7 +28,7 @@ def test_the_smallest_capture_reaches_the_first_page() -> None:
 
 def test_the_list_of_runs_starts_warming_up_once(client: FlaskClient, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    monkeypatch.setattr(http, "warm", lambda ending: calls.append(1))
+    monkeypatch.setattr(http, "warm", lambda *_: calls.append(1))
     store.rescan()
     for _ in range(3):
         client.get("/api/v1/runs")
