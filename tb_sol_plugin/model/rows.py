@@ -42,7 +42,7 @@ SAMPLE: Final = 64
 SPELLED: Final = 1_000
 """Rows whose texts are spelled to know how wide all are."""
 LOOKED_AT: Final = 20_000
-"""Numbers of a column that are sorted to know how large they are, beside the smallest and the largest."""
+"""Values of a column that are looked at to know how wide all are; of numbers the smallest and the largest, too."""
 MOST_VALUES: Final = 200
 """Distinct values of a column that a reader is offered to filter by."""
 
@@ -341,17 +341,18 @@ class TableRows:
             sizes = np.array([*(len(v) if type(v) is str else len(text_of(v)) for v in values.values), 0])
             if not values.values:
                 return []
-            codes = values.codes if len(scaled) == len(values.codes) else values.codes[scaled]
-            many = np.bincount(sizes[codes])  # rows by the length of their text
-            typical = int(np.searchsorted(np.cumsum(many), math.ceil(0.97 * (len(scaled) - 1)), side="right")) if len(scaled) else 0
+            some = scaled[:: max(len(scaled) // LOOKED_AT, 1)]
+            many = np.bincount(sizes[values.codes[some]])  # rows by the length of their text
+            typical = int(np.searchsorted(np.cumsum(many), math.ceil(0.97 * (len(some) - 1)), side="right")) if len(some) else 0
             longer = np.flatnonzero(sizes[:-1] >= typical)
             near = longer[sizes[longer] == sizes[longer].min()] if len(longer) else np.flatnonzero(sizes[:-1] == sizes.max())
             return [values.values[int(near[-1])]]
-        there = values.known & ~self._unscaled
-        known = values.values.copy() if there.all() else values.values[there]
+        known = values.values if len(scaled) == self.size and values.known.all() else values.values[scaled[values.known[scaled]]]
         if len(known) > LOOKED_AT:
             some = np.arange(0, len(known), len(known) // LOOKED_AT)
             known = known[np.append(some, [int(known.argmin()), int(known.argmax())])]
+        elif known is values.values:
+            known = known.copy()
         if known.min(initial=0) < 0:
             known = known[np.argsort(np.abs(known), kind="stable")]
         else:
