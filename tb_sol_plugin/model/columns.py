@@ -25,6 +25,7 @@ else:
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
+Spell: TypeAlias = "Callable[[Indices], list[Scalar] | arrays.Coded]"
 
 _DIGITS: Final = re.compile("([0-9]+)")
 STEP: Final = 4096
@@ -133,10 +134,13 @@ class Distinct(ColumnValues):
 
 @dataclass(frozen=True, eq=False)
 class Spelled(ColumnValues):
-    """Texts of `size` rows that a function makes of their places: those of a page alone, all only where they are searched or ordered."""
+    """Texts of `size` rows that a function makes of their places: those of a page alone, all only where they are searched or ordered.
+
+    spell: returns them as a list or dictionary-encoded.
+    """
 
     size: int
-    spell: Callable[[Indices], list[Scalar]]
+    spell: Spell
 
     def __len__(self) -> int:
         return self.size
@@ -144,7 +148,8 @@ class Spelled(ColumnValues):
     @cached_property
     def distinct(self) -> Distinct:
         """All of them, spelled out once."""
-        return as_distinct(self.spell(np.arange(self.size)))
+        made = self.spell(np.arange(self.size))
+        return as_distinct(made) if isinstance(made, list) else _in_use(made)
 
     @property
     def nbytes(self) -> int:
@@ -156,7 +161,7 @@ class Spelled(ColumnValues):
 
     def at(self, rows: Indices) -> list[Scalar]:
         """Returns the texts of some rows."""
-        return self.spell(rows)
+        return plain_list(self.spell(rows))
 
     def ranks(self, textual: bool) -> npt.NDArray[np.int64]:
         """Returns numbers that sort as the texts do."""
@@ -248,6 +253,11 @@ def text_of(value: Scalar) -> str:
     return str(value)
 
 
+def number_of(value: Scalar) -> float | None:
+    """Returns a value as a number; None where it is none."""
+    return float(value) if isinstance(value, int | float) else None
+
+
 def _whole(text: str) -> int | None:
     found = re.fullmatch("-?(0|[1-9][0-9]{0,18})", text)
     return int(text) if found and abs(int(text)) < 2**63 else None
@@ -290,7 +300,7 @@ MANY_ROWS = 2_000
 def column_data(
     frame: pd.DataFrame | Mapping[str, object],
     columns: Sequence[Column],
-    spelled: Mapping[str, Callable[[Any], list[Scalar]]] | None = None,
+    spelled: Mapping[str, Spell] | None = None,
 ) -> dict[str, Sequence[Scalar]]:
     """Returns `frame` in the order of `columns`, as plain lists, of many rows as arrays; NaN, NaT, infinity and pandas' NA become None.
 

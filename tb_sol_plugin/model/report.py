@@ -8,7 +8,7 @@ Colors stand as the light hex values of `model/figure.py`; surfaces with a dark 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -17,6 +17,8 @@ from tb_sol_plugin.errors import NotFound, Unavailable
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects
+
+    from tb_sol_plugin.model.columns import Spell
 
 Scalar: TypeAlias = str | int | float | bool | None
 Show: TypeAlias = Literal["number", "bar", "share", "efficiency", "stack", "badge", "code", "symbol", "tree", "text", "shapes"]
@@ -515,7 +517,7 @@ def make_table(
     title: str,
     frame: pandas.DataFrame | Mapping[str, object],
     columns: Sequence[Column],
-    spelled: Mapping[str, Callable[[Any], list[Scalar]]] | None = None,
+    spelled: Mapping[str, Spell] | None = None,
     **more: object,
 ) -> TableSection:
     """Returns a table section from a DataFrame, or its columns by name, that has each of `columns` but those that are `spelled`."""
@@ -593,8 +595,3 @@ def plain_section(section: AnySection) -> dict[str, object]:
     if isinstance(section, FindingsSection):
         full["findings"] = msgspec.to_builtins(section.findings)
     return full
-
-
-def number_of(value: Scalar) -> float | None:
-    """Returns a value as a number; None where it is none."""
-    return float(value) if isinstance(value, int | float) else None

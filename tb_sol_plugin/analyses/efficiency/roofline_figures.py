@@ -24,8 +24,9 @@ from tb_sol_plugin.analyses.efficiency.roofline_roofs import (
 )
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.columns import number_of
 from tb_sol_plugin.model.figure import cut, escape
-from tb_sol_plugin.model.report import PointNote, Scalar, number_of
+from tb_sol_plugin.model.report import PointNote, Scalar
 from tb_sol_plugin.tables.arrays import Floats, known_total
 from tb_sol_plugin.units import NARROW, how_many, human
 

@@ -32,6 +32,7 @@ from tb_sol_plugin.metrics.work.costs import KINDS
 from tb_sol_plugin.metrics.work.sums import partial
 from tb_sol_plugin.metrics.work.work import Work, launches_of
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.columns import number_of
 from tb_sol_plugin.model.report import (
     Column,
     Link,
@@ -41,7 +42,6 @@ from tb_sol_plugin.model.report import (
     Sort,
     TableSection,
     make_table,
-    number_of,
 )
 from tb_sol_plugin.units import capitalized, human
 

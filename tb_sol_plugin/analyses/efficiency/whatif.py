@@ -23,7 +23,7 @@ from tb_sol_plugin.metrics.work import other_device as W
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.columns import plain_list
+from tb_sol_plugin.model.columns import number_of, plain_list
 from tb_sol_plugin.model.figure import escape, light
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
@@ -41,7 +41,6 @@ from tb_sol_plugin.model.report import (
     TableSection,
     make_facts,
     make_table,
-    number_of,
 )
 from tb_sol_plugin.tables.arrays import Floats, codes, factorize, labels, whole_or_none
 from tb_sol_plugin.units import capitalized, human, side_by_side

@@ -36,6 +36,7 @@ from tb_sol_plugin.metrics.ranks import sections as R
 from tb_sol_plugin.metrics.ranks.comparison import Ranks, label, ranks_of
 from tb_sol_plugin.metrics.ranks.sections import columns_of
 from tb_sol_plugin.model import figure as F
+from tb_sol_plugin.model.columns import number_of
 from tb_sol_plugin.model.figure import escape, light
 from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.registry import Reduction, analysis
@@ -51,7 +52,6 @@ from tb_sol_plugin.model.report import (
     Scalar,
     TableSection,
     make_table,
-    number_of,
 )
 from tb_sol_plugin.units import human, scale_of
 

@@ -27,6 +27,7 @@ from tb_sol_plugin.metrics.ranks.comparison import Comparison, Measure, Ranks, f
 from tb_sol_plugin.metrics.ranks.sections import TITLE, RankAxis, axis_of, farthest, hover_head, marks, median_line, name_note
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.columns import number_of
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.registry import Reduction, analysis
@@ -44,7 +45,6 @@ from tb_sol_plugin.model.report import (
     Sort,
     TableSection,
     make_table,
-    number_of,
 )
 from tb_sol_plugin.tables.arrays import Floats, whole_numbers
 from tb_sol_plugin.units import capitalized, human, scale_of

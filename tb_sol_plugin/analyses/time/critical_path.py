@@ -99,7 +99,7 @@ def run(capture: Capture, query: CriticalPathQuery, ranks: Sequence[RecordingRed
         meanwhile(capture, lambda: layout_of(capture, where))  # for findings, which come after the items
     whole, path = path, inside_ranges(capture, path, query.phase) if query.phase else path
     of = where.rows, query.phase, query.step
-    of_path, segments = partial(_of_path, capture, where, query, whole, path, waits), partial(_segments, capture, path)
+    of_path, segments = partial(_of_path, capture, where, query, whole, path, waits), partial(T.segments_table, capture, path)
     means = mean_of(class_sums(path), len(path.rows))
     values = _values(capture, where, path, trust, means)
     found = items(capture, where, query.by, query.phase)
@@ -157,14 +157,6 @@ def _of_path(capture: Capture, where: Scope, query: CriticalPathQuery, whole: Pa
         *([T.collectives_table(capture, path, waits)] if waits is not None else []),
     ]  # fmt: skip
     return _OfPath(head, tail)
-
-
-def _segments(capture: Capture, path: Path) -> TableSection:
-    return make_table(
-        "segments", "Segments", T.segments_frame(capture, path), T.SEGMENTS, key="order", sort=Sort("duration_ns"),
-        filters=["class", "evidence"], adds=["duration_ns"], timeline=OnTimeline("start_ns", "start_ns", "duration_ns"),
-        subtitle="each stretch between two moments of which one holds the other",
-    )  # fmt: skip
 
 
 def _values(capture: Capture, where: Scope, path: Path, trust: Trust, means: np.ndarray) -> dict[str, Scalar]:

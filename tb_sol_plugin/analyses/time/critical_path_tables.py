@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -14,12 +14,12 @@ from tb_sol_plugin.metrics.critical.over_ranks import RankWaits, collectives_on
 from tb_sol_plugin.metrics.critical.parts import PARTS
 from tb_sol_plugin.metrics.critical.path import CLASSES, LABELS, Path, ranges_around
 from tb_sol_plugin.metrics.ranks.sections import stretch_link
-from tb_sol_plugin.metrics.report.gap_rows import from_step
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.kernels import short_kernel_names
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.columns import Spell
 from tb_sol_plugin.model.report import Column, Fact, Link, OnTimeline, Sort, TableSection, make_table
 from tb_sol_plugin.model.row_links import RowLinks
 from tb_sol_plugin.tables import arrays
@@ -168,45 +168,59 @@ def _distinct(short: list[str], full: list[str]) -> list[str]:
     return [s if count[s] == 1 else f for s, f in zip(short, full, strict=True)]
 
 
-def segments_frame(capture: Capture, path: Path) -> pd.DataFrame:
-    """Returns the segments as SEGMENTS names them."""
-    graph = graph_of(capture)
-    edge = path.edge
-    host, device = path.host, path.device
-    row = np.where(device >= 0, device, 0)
-    of_device = {
-        c: np.where(device >= 0, capture.device[c].to_numpy()[row], -1) if len(capture.device) else np.full(len(device), -1)
-        for c in ("operator", "module")
-    }
-    around = {"operator": at.nearest(capture, S.OPERATOR, host), "module": at.nearest(capture, S.MODULE, host)}
-    rows = {c: np.where(device >= 0, of_device[c], around[c]) for c in around}
-    step, _ = from_step(capture, path.start)
-    return pd.DataFrame({
-        "order": np.arange(1, len(edge) + 1), "step": step, "start_ns": path.start, "duration_ns": path.duration,
-        "class": arrays.labels(path.kind, [LABELS[c] for c in CLASSES]),
-        "name": _names(capture, host, device), "edge": arrays.from_codes(graph.edges.kinds(edge), KINDS),
-        "evidence": arrays.from_codes(graph.edges.evidences(edge), EVIDENCE),
-        "residual_ns": path.residual, "thread": _places(capture, host, device),
-        "operator": arrays.at(capture.host["name"], rows["operator"]), "module": arrays.at(capture.host["name"], rows["module"]),
-        "phase": arrays.at(capture.host["name"], ranges_around(capture, path)),
-    })  # fmt: skip
+def segments_table(capture: Capture, path: Path) -> TableSection:
+    """Returns every segment of a path. Of most of its texts those of a page alone are made: there may be a million segments."""
+    kind, evidence = arrays.labels(path.kind, [LABELS[c] for c in CLASSES]), graph_of(capture).edges.evidences(path.edge)
+    columns = {
+        "order": np.arange(1, len(path.edge) + 1), "start_ns": path.start, "duration_ns": path.duration, "class": kind,
+        "evidence": arrays.from_codes(evidence, EVIDENCE), "residual_ns": path.residual,
+    }  # fmt: skip
+    return make_table(
+        "segments", "Segments", columns, SEGMENTS, _spelled(capture, path), key="order", sort=Sort("duration_ns"),
+        filters=["class", "evidence"], adds=["duration_ns"], timeline=OnTimeline("start_ns", "start_ns", "duration_ns"),
+        subtitle="each stretch between two moments of which one holds the other",
+    )  # fmt: skip
 
 
-def _names(capture: Capture, host: Rows, device: Rows) -> Any:
+def _spelled(capture: Capture, path: Path) -> dict[str, Spell]:
+    """Returns what makes texts of some segments. It holds columns and not the recording, which may be closed before the table is."""
+    host, device, names, on_device = path.host, path.device, capture.host["name"], capture.device["name"]
+    above = [
+        np.where(device >= 0, capture.device[column].to_numpy()[device], at.nearest(capture, kind, host)) if len(on_device)
+        else at.nearest(capture, kind, host)
+        for column, kind in (("operator", S.OPERATOR), ("module", S.MODULE))
+    ]  # fmt: skip
+    around = dict(zip(("operator", "module", "phase"), [*above, ranges_around(capture, path)], strict=True))
+    kinds, steps = graph_of(capture).edges.kinds(path.edge), _steps(capture, path)
+    texts, of_host, of_device = threads_and_streams(capture)
+    place = np.where(device >= 0, np.append(of_device, -1)[device], np.append(of_host, -1)[host])
+
+    def of_name(rows: Rows) -> Spell:
+        return lambda some: arrays.at(names, rows[some])
+
+    return {
+        "step": steps, "name": lambda some: _names(names, on_device, host[some], device[some]),
+        "edge": lambda some: arrays.from_codes(kinds[some], KINDS), "thread": lambda some: arrays.labels(place[some], [*texts, None]),
+        **{name: of_name(rows) for name, rows in around.items()},
+    }  # fmt: skip
+
+
+def _steps(capture: Capture, path: Path) -> Spell:
+    """Returns what makes the number of the step of some segments, none where no step was recorded."""
+    recorded = not capture.facts.pseudo_step and len(capture.steps) > 0
+    numbers = [*(str(n) for n in capture.steps["number"].tolist())] if recorded else []
+    return lambda some: arrays.labels(path.step[some] if recorded else np.full(len(some), -1), [*numbers, None])
+
+
+def _names(of_host: pd.Series, of_device: pd.Series, host: Rows, device: Rows) -> arrays.Coded:
     """Returns the name of the host or device event of each segment."""
-    one, other = arrays.at(capture.host["name"], host), arrays.at(capture.device["name"], device)
-    texts = [*map(str, one.categories.tolist()), *map(str, other.categories.tolist())]
+    one, other = arrays.at(of_host, host), arrays.at(of_device, device)
+    texts = pd.Index([*one.categories, *other.categories], dtype=object)
     code = np.where(device >= 0, other.codes.astype(np.int64) + len(one.categories), one.codes.astype(np.int64))
-    used = np.flatnonzero(np.bincount(code[code >= 0], minlength=len(texts))) if len(texts) else np.zeros(0, np.int64)
+    used = arrays.in_use(code, len(texts))
     place = np.full(len(texts) + 1, -1, np.int64)
     place[used] = np.arange(len(used))
-    return arrays.labels(place[code], [*(texts[i] for i in used.tolist()), None])
-
-
-def _places(capture: Capture, host: Rows, device: Rows) -> Any:
-    """Returns the thread, or device and stream, of each segment."""
-    texts, of_host, of_device = threads_and_streams(capture)
-    return arrays.labels(np.where(device >= 0, np.append(of_device, -1)[device], np.append(of_host, -1)[host]), [*texts, None])
+    return arrays.labels(place[code], [*(str(t) for t in texts.take(used)), None])
 
 
 def collectives_table(capture: Capture, path: Path, waits: RankWaits) -> TableSection:
