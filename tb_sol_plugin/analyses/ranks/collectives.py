@@ -55,6 +55,8 @@ NO_WAIT: Final = "one member recorded alone, its root is not recorded, or its me
 INSTANCE_COLUMNS: Final = (
     Column("group", "Group", doc="its description and ranks", show="text"),
     Column("kind", "Collective", doc="what it does", show="badge"),
+    Column("peers", "Peers", doc="who sends to whom; of a batch of sends and receives (`p2p_batch`) of the rank that comes first",
+           show="text", missing="no send or receive"),
     Column("seq", "Seq", doc="its number in the group, as recorded", missing="not recorded", rank=2),
     Column("step", "Step", doc="number of the step", missing="outside of every step"),
     Column("present", "Present", "count", "members that are recorded and matched", rank=2),
@@ -73,8 +75,6 @@ INSTANCE_COLUMNS: Final = (
     Column("required_bandwidth_bytes_per_s", "Needed", "B/s", "bus bandwidth at which the slack would hide it; above what the link carries "
            "nothing can", rank=2, missing="nothing waited for it, or there was no slack at all"),
     Column("parts", "Parts", "count", "calls that went out together as this one", rank=3),
-    Column("peers", "Peers", doc="who sends to whom; of a batch of sends and receives (`p2p_batch`) of the rank that comes first", rank=2,
-           show="text", missing="no send or receive"),
     Column("start_skew_ns", "Starts apart", "ns", "last start less the first on the aligned clocks", rank=2, missing=NO_CLOCK),
     Column("end_skew_ns", "Ends apart", "ns", "last end less the first on the aligned clocks", rank=3, missing=NO_CLOCK),
     Column("status", "Status", doc="complete; partial: members are missing, the transfer is an upper bound; alone: no other "
@@ -255,14 +255,16 @@ def _instance_table(job: Job, sizes: links.Sizes, chosen: Mask, query: Collectiv
     known = {level: one.bytes_per_s for level, one in peak.items() if one.bytes_per_s is not None and not one.observed}
     too_much = (needed > np.array([known.get(level, np.inf) for level in sizes.level.tolist()], np.float64))[chosen]
     frame = frame[chosen].reset_index(drop=True)
-    hidden = Mark("flagged", "more than the link carries: computation cannot hide it")
+    above = Mark("flagged", "more than the link carries: computation cannot hide it")
     bound = Mark("estimated", "at most: members are not recorded")
     marks = {
         "transfer_ns": {str(i): bound for i in np.flatnonzero((frame["status"] == "partial").to_numpy()).tolist()[:1_000]},
-        "required_bandwidth_bytes_per_s": {str(i): hidden for i in np.flatnonzero(too_much).tolist()[:1_000]},
+        "required_bandwidth_bytes_per_s": {str(i): above for i in np.flatnonzero(too_much).tolist()[:1_000]},
     }
+    hidden = frozenset() if frame["peers"].notna().any() else frozenset({"peers"})
     return make_table(
-        "instances", "Collectives", frame, INSTANCE_COLUMNS, sort=Sort("wait_ns"), marks=marks, filters=["kind", "status"],
+        "instances", "Collectives", frame, R.columns_of(INSTANCE_COLUMNS, [True], hidden), sort=Sort("wait_ns"), marks=marks,
+        filters=["kind", "status"],
         empty="No collective names its group or its ranks: nothing can be matched.",
         footer="Waits and transfers need no common clock. What is exposed is summed over the members.",
     )  # fmt: skip

@@ -26,9 +26,9 @@ from tb_sol_plugin.tables import members
 from tb_sol_plugin.units import human
 
 COLUMNS: Final = (
-    Column("group", "Group", doc="its description and ranks", show="text"),
-    Column("description", "Description", doc="as recorded", show="code", rank=2, missing="not recorded"),
+    Column("description", "Group", doc="its description, as recorded", show="code", missing="not described"),
     Column("ranks", "Ranks", doc="its ranks: 0-7, or evenly spaced 3-1019 by 8", show="code", missing="not recorded"),
+    Column("group", "Name", doc="its ranks and description, as other tables name it", show="text", rank=3),
     Column("size", "Size", "count", "its ranks", missing="not recorded"),
     Column("level", "Across", doc=ACROSS, show="badge"),
     Column("kind", "Parallelism", doc="what it serves", show="badge", missing="not known"),

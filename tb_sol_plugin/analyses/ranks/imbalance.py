@@ -23,6 +23,7 @@ from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import AnySection, Column, Fact, Report, Scalar, Sort, make_table
+from tb_sol_plugin.tables import members
 from tb_sol_plugin.tables.arrays import whole_numbers
 from tb_sol_plugin.units import human
 
@@ -38,7 +39,8 @@ class ImbalanceQuery(Query, kw_only=True, frozen=True):
 
 COLUMNS: Final = (
     Column("name", "Name", doc="of the phase, module, operator or kernel", show="code"),
-    Column("ranks", "Ranks", "count", "ranks of one role that have it", rank=2),
+    Column("among", "Among", doc="ranks that do the same work: of one pipeline stage, with the same groups", show="code"),
+    Column("ranks", "Ranks", "count", "those of them that have it", rank=2),
     Column("lost_ns", "Lost", "ns", "sum over steps of the largest less the median, at most what others waited for that rank then",
            show="bar", color="compute"),
     Column("imbalance", "Imbalance", "ratio", "largest over median", missing="the median is 0"),
@@ -80,7 +82,7 @@ def run(workers: Sequence[RecordingReduction[RankSummary]], query: ImbalanceQuer
         shown = ("workers_read", "names", "lost_ns", "imbalance")
         notes = {"workers_read": R.read_note(found), **({"lost_ns": str(top["name"])[-60:]} if top is not None else {})}
         sections = [R.tiles(values, FACTS, title="Imbalance", shown=shown, notes=notes), make_table(
-            "rows", f"By {query.by}", rows.head(SHOWN), COLUMNS, sort=Sort("lost_ns"),
+            "rows", f"By {query.by}", rows.head(SHOWN), _columns(rows), sort=Sort("lost_ns"),
             subtitle="time on devices, ranks that do the same work compared",
             empty=f"No {query.by} ran on the devices of two ranks that do the same work, in complete steps.",
         )]  # fmt: skip
@@ -88,6 +90,11 @@ def run(workers: Sequence[RecordingReduction[RankSummary]], query: ImbalanceQuer
         analysis="imbalance", title="Imbalance", headline=R.incomparable(found) or _headline(job, rows, query),
         notices=reports.notices(found, job), sections=[*sections, *R.left_out(found)],
     )  # fmt: skip
+
+
+def _columns(rows: pd.DataFrame) -> list[Column]:
+    """Returns the columns; ranks that are compared are shown where there are several sets of them."""
+    return R.columns_of(COLUMNS, [True], frozenset() if rows["among"].nunique() > 1 else frozenset({"among"}))
 
 
 def uneven(job: Job, by: By) -> pd.DataFrame:
@@ -98,7 +105,10 @@ def uneven(job: Job, by: By) -> pd.DataFrame:
     late = pd.Series(waited.lateness_ns[known], index=pd.MultiIndex.from_arrays([calls.at[row], calls["step"][row]]))
     late = late.groupby(level=[0, 1]).sum()
     steps = [s["step"] for s in calls.steps]
-    found = imbalance([s.totals for s in calls.summaries], [s.names for s in calls.summaries], by, job.stragglers.peers.role, late, steps)
+    role = job.stragglers.peers.role
+    found = imbalance([s.totals for s in calls.summaries], [s.names for s in calls.summaries], by, role, late, steps)
+    among = [members.ranges(calls.ranks[role == one]) for one in range(int(role.max(initial=-1)) + 1)]
+    found["among"] = [among[one] for one in found["role"].tolist()]
     found["max_rank"] = calls.ranks[found["max_at"].to_numpy(np.int64)]
     for name in ("min_ns", "median_ns", "max_ns", "lost_ns"):
         found[name] = whole_numbers(found[name].astype(np.float64))

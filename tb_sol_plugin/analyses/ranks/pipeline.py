@@ -111,6 +111,7 @@ def _headline(found: Pipeline, table: pd.DataFrame) -> str:
 
 
 def _tables(found: Pipeline, table: pd.DataFrame) -> list[TableSection]:
+    table = table.copy()
     each = found.rows.groupby(["stage", "step"])[[*(c.name for c in PARTS), "micro_batches"]].mean().reset_index()
     for frame in (table, each):
         batches = frame["micro_batches"].to_numpy(np.float64)

@@ -119,13 +119,14 @@ def imbalance(
 
     tables, names: sums of each rank, as `totals_of` returns them. role: of each rank; ranks of one role are compared. late_ns: by place of
     a rank and step, how long others waited in collectives in which it came last. steps: of each rank, that are compared. Columns: name,
-    ranks (that have it), min_ns, median_ns, max_ns (per step: means over the steps that a rank has), max_at (place of the rank), imbalance
-    (max over median), lost_ns (sum over steps of the largest less the median, at most what the others waited for that rank in that step).
+    role, ranks (that have it), min_ns, median_ns, max_ns (per step: means over the steps that a rank has), max_at (place of the rank),
+    imbalance (max over median), lost_ns (sum over steps of the largest less the median, at most what the others waited for that rank in
+    that step).
     """
     ranks = enumerate(zip(tables, names, steps, strict=True))
     frames = [_of_rank(table, own, place, by, chosen) for place, (table, own, chosen) in ranks if table is not None]
     every = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["at", "name", "step", "total_ns"])
-    columns = ["name", "ranks", "min_ns", "median_ns", "max_ns", "max_at", "imbalance", "lost_ns"]
+    columns = ["name", "role", "ranks", "min_ns", "median_ns", "max_ns", "max_at", "imbalance", "lost_ns"]
     if not len(every):
         return pd.DataFrame(columns=columns)
     every["role"] = role[every["at"].to_numpy(np.int64)]

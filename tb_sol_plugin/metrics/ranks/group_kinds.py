@@ -90,7 +90,7 @@ def _kind(calls: Calls, number: int, uses: set[int], stated: Mapping[str, str]) 
         return GroupKind(stated[text], "stated", "given in the query", level)
     for pattern, kind in DESCRIBED:
         if re.search(pattern, text):
-            return GroupKind(kind, "stated", f"described as {text}", level)
+            return GroupKind(kind, "stated", "its description", level)
     if uses and uses <= {*P2P}:
         return GroupKind("PP", "inferred", "sends and receives alone", level)
     if KINDS.index("all_to_all") in uses:

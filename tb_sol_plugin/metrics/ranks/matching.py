@@ -34,7 +34,8 @@ SAMPLE: Final = 256
 
 @dataclass(frozen=True, eq=False)
 class Matched:
-    """Collectives over all ranks. `rows` holds calls by collective and rank; those of collective i are `rows[begin[i] : begin[i + 1]]`.
+    """Collectives over all ranks. `rows` holds calls by collective and rank, a send before its receive; those of collective i are
+    `rows[begin[i] : begin[i + 1]]`.
 
     channel: of each collective. inconsistent: whether its members name different kinds, types or sizes. because: why calls of a channel
     stay unmatched, by channel.
@@ -74,7 +75,7 @@ class Matched:
 
     @cached_property
     def first(self) -> Ints:
-        """The call of each collective on its first rank."""
+        """The call of each collective on its first rank, of a send and its receive the send."""
         return self.rows[self.begin[:-1]]
 
     @cached_property
@@ -105,7 +106,7 @@ def matched(calls: Calls) -> Matched:
     number, because = _numbers(calls, order)
     key = calls.channel
     rows = np.flatnonzero((key >= 0) & (number > NONE))
-    rows = rows[np.lexsort((calls.at[rows], number[rows], key[rows]))]
+    rows = rows[np.lexsort((calls.at[rows], calls["kind"][rows] == RECV, number[rows], key[rows]))]
     opens = np.ones(len(rows), np.bool_)
     opens[1:] = (np.diff(key[rows]) != 0) | (np.diff(number[rows]) != 0)
     begin = np.append(np.flatnonzero(opens), len(rows))

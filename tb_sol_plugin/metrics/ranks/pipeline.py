@@ -60,10 +60,10 @@ class Pipeline:
 def pipeline(waited: Waits) -> Pipeline | None:
     """Returns the pipeline of a job; None where no group sends and receives between stages."""
     calls = waited.found.calls
-    stage, stages = _stages(calls)
+    stage_of, stages = _stages(calls)
     if stages < 2:
         return None
-    ends = _sides(calls, stage)
+    stage, ends = stage_of[calls.ranks], _sides(calls, stage_of)
     forward = _forward(ends, stages)
     each = exposed_by_class(waited, _classes(calls, stage, forward))
     rows = _rows(calls, stage, each)
@@ -74,28 +74,23 @@ def pipeline(waited: Waits) -> Pipeline | None:
 
 
 def _stages(calls: Calls) -> tuple[Ints, int]:
-    """Returns (stage of each rank, -1 none; how many stages there are): places in the groups whose members send to each other."""
-    stage, count = np.full(len(calls.ranks), -1, np.int64), 0
+    """Returns (stage by number of a rank, also of ranks without a recording, -1 none; how many stages there are).
+
+    Stages are places in the groups whose members send to each other.
+    """
     pairs = np.isin(calls["kind"], P2P) & (calls["group"] >= 0)
-    for number in np.unique(calls["group"][pairs]).tolist():
-        ranks = calls.groups[number].ranks
-        if not 2 <= len(ranks) <= MOST_STAGES:
-            continue
-        place = np.searchsorted(ranks, calls.ranks)
-        there = (place < len(ranks)) & (ranks[np.minimum(place, len(ranks) - 1)] == calls.ranks)
-        stage[there], count = place[there], max(count, len(ranks))
-    return stage, count
+    groups = [calls.groups[number].ranks for number in np.unique(calls["group"][pairs]).tolist()]
+    groups = [ranks for ranks in groups if 2 <= len(ranks) <= MOST_STAGES]
+    stage = np.full(max([int(ranks.max()) for ranks in (*groups, calls.ranks) if len(ranks)], default=-1) + 2, -1, np.int64)
+    for ranks in groups:
+        stage[ranks] = np.arange(len(ranks))
+    return stage, max((len(ranks) for ranks in groups), default=0)
 
 
-def _sides(calls: Calls, stage: Ints) -> tuple[Ints, Ints]:
-    """Returns (stage that sends, stage that receives) of each message; -1 where a rank has no recording or no stage."""
-    out = []
-    own = stage[calls.at[calls.messages.row]]
-    for rank, next_to in ((calls.messages.source, -1), (calls.messages.target, 1)):
-        place = np.minimum(np.searchsorted(calls.ranks, rank), len(calls.ranks) - 1)
-        known = (calls.ranks[place] == rank) & (rank >= 0)
-        out.append(np.where(known, stage[place], np.where(rank >= 0, own + next_to, -1)))  # a neighbor without a recording
-    return out[0], out[1]
+def _sides(calls: Calls, stage_of: Ints) -> tuple[Ints, Ints]:
+    """Returns (stage that sends, stage that receives) of each message; -1 where a rank is not known or has no stage."""
+    source, target = (np.where(rank < len(stage_of), rank, -1) for rank in (calls.messages.source, calls.messages.target))
+    return stage_of[source], stage_of[target]  # the last one stands for no rank
 
 
 def _forward(ends: tuple[Ints, Ints], stages: int) -> Mask:

@@ -62,7 +62,7 @@ function Content({ s, layoutOf, index, value, mark }: { s: TableSection; layoutO
   const text = String(value);
   if (index < 0) return <span class="ellipsis">{text}</span>;
   switch (c.show) {
-    case "badge": return <>{text.split(",").map((t) => t.trim()).filter(Boolean).map((t) => <Badge text={t} />)}</>;
+    case "badge": return <>{text.split(",").map((t) => t.trim()).filter(Boolean).map((t) => <Badge text={t} plain={isPlain(s, c.name)} />)}</>;
     case "code": return <span class="mono"><Middle text={text} part={partsIn(s, c.name).get(text)} /></span>;
     case "shapes": return <span class="mono quiet"><Middle text={shapeText(text)} tip={text} /></span>;
     case "symbol": return <SymbolName name={text} full={wholeText(s, c, index)} part={partsIn(s, c.name).get(text)} member={String((c.color_by && cell(s, c.color_by, index)) || c.color || (markOf(text) ? text : "other"))} />;
@@ -115,6 +115,20 @@ function Bar({ parts, full, tip }: { parts: [string, number][]; full: number; ti
 
 const BADGE: Record<string, [string, string]> = { compute: ["bound-compute", "triangle-up"], memory: ["bound-memory", "bar"], "too large": ["error", "x"], tight: ["warn", "bar"] };
 
+const plainColumns = new WeakMap<readonly Scalar[], boolean>();
+
+/** Whether the `other` of a column is no kind of work, so that it has no mark: no other value of the column has one. */
+export function isPlain(s: TableSection, column: string): boolean {
+  const values = s.data[column] ?? [];
+  let plain = plainColumns.get(values);
+  if (plain === undefined) {
+    const named = new Set(values.flatMap((v) => (typeof v === "string" ? v.split(",").map((t) => t.trim()) : [])));
+    plain = named.size > 1 && named.has("other") && [...named].every((t) => t === "other" || !(markOf(t) || BADGE[t]));
+    plainColumns.set(values, plain);
+  }
+  return plain;
+}
+
 /** The mark that a value has wherever it stands: the shape of a kind or a direction, the glyph of a bound; null for other values. */
 export function ValueMark({ text }: { text: string }): JSX.Element | null {
   const bound = BADGE[text];
@@ -122,10 +136,11 @@ export function ValueMark({ text }: { text: string }): JSX.Element | null {
   return shape ? <Shape shape={shape} color={paint(bound ? bound[0] : text)} /> : null;
 }
 
-export function Badge({ text }: { text: string }): JSX.Element {
+export function Badge({ text, plain }: { text: string; plain?: boolean }): JSX.Element {
   const bound = BADGE[text];
-  const color = bound ? paint(bound[0]) : markOf(text) ? paint(text) : undefined;
-  const shape = bound?.[1] ?? markOf(text);
+  const mark = plain ? undefined : markOf(text);
+  const color = bound ? paint(bound[0]) : mark ? paint(text) : undefined;
+  const shape = bound?.[1] ?? mark;
   return (
     <span class={`badge ${bound ? "bound" : ""}`} style={bound ? { color, borderColor: `color-mix(in srgb, ${color} 42%, transparent)` } : undefined}>
       {shape && color && <Shape shape={shape} color={color} />}

@@ -221,6 +221,8 @@ def test_what_costs_most_leads_even_where_it_is_no_late_rank() -> None:
     parts = stages[["bubble_warmup_ns", "bubble_steady_ns", "bubble_cooldown_ns"]].sum(axis=1)
     assert parts.tolist() == pytest.approx(stages["bubble_ns"].tolist(), abs=3) and "Its stages are even" in text(found)
     assert len(found.table("stages")) == 6 and "it has no pipeline" in asked("pipeline", simulate(JOB).members()).headline
+    slow = simulate(Job(pp=2, dp=1, layers=2, micro_batches=2, stragglers=(Slow(1, "compute", 1.3),)))
+    assert "Stage **1** sets the pace: it computes 13.0" in text(asked("pipeline", slow.members(), world=2))
     # AND the groups of the slow host are seen beside those of the others
     groups = asked("groups", members, world=32).table("groups").set_index("group")
     assert groups.loc["[0-12 by 4] DATA_PARALLEL_GROUP", "of_fastest"] == pytest.approx(0.5, abs=0.02) and groups["of_fastest"].isna().any()

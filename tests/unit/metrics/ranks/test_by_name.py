@@ -57,7 +57,8 @@ def test_time_is_lost_only_as_far_as_others_waited() -> None:
     steps = [np.arange(2)] * 4
     found = N.imbalance([*tables[:3], tables[3]], [["gemm"]] * 4, "kernel", np.array([0, 0, 0, 1]), late, steps)
     assert len(found) == 1 and found.iloc[0].to_dict() == {
-        "name": "gemm", "ranks": 3, "min_ns": 100.0, "median_ns": 101.0, "max_ns": 120.0, "max_at": 2, "imbalance": 120 / 101, "lost_ns": 25.0,
+        "name": "gemm", "role": 0, "ranks": 3, "min_ns": 100.0, "median_ns": 101.0, "max_ns": 120.0, "max_at": 2,
+        "imbalance": 120 / 101, "lost_ns": 25.0,
     }  # fmt: skip
     # AND in the other step alone nobody waited; where nothing is known, nothing is made up
     assert N.imbalance(tables, [["gemm"]] * 4, "kernel", np.array([0, 0, 0, 1]), late, [np.array([1])] * 4)["lost_ns"].tolist() == [0.0]

@@ -50,6 +50,12 @@ def test_communication_inside_a_stage_is_no_bubble() -> None:
     assert slow["of_mean"].tolist() == pytest.approx([1 / 1.075, 1.3 / 1.075, 1 / 1.075, 1 / 1.075], rel=1e-3)
 
 
+def test_stages_without_a_recording_pass_micro_batches_all_the_same() -> None:
+    # GIVEN the first two of four stages alone: the second one receives gradients from a rank that is not recorded
+    found = found_in(replace(QUIET, missing=(2, 3)))
+    assert by_stage(found)["micro_batches"].tolist() == [8, 8] and found.stages == 4
+
+
 def test_embedding_and_head_are_named_where_modules_are_recorded() -> None:
     # GIVEN a stage of two ranks with an embedding, one with a rotary embedding alone, one with a head and its loss, in two steps each
     names = ("Embedding_0", "GPT_0.VocabParallelEmbedding_0.Linear_0", "Layer_0.RotaryEmbedding_1", "GPT_0.LMHead_0", "CrossEntropyLoss_0", "gemm")
