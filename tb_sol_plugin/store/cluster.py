@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pickle import PicklingError
 from typing import Any, Final, TypeVar
 
 from tb_sol_plugin.errors import BadInput, BadQuery
@@ -21,6 +22,7 @@ PREFIX: Final = "dask://"
 SECONDS: Final = 20.0
 """Within which a scheduler answers."""
 WITHOUT: Final = "start it again, or read with processes of this machine (no --executor); what was read is kept"
+ELSE: Final = "read with processes of this machine (no --executor), and report this"
 AHEAD: Final = 2
 """Tasks handed out per thread of the cluster: none waits for this process."""
 
@@ -55,12 +57,16 @@ class ClusterExecutor(Executor):
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Runs a task on the cluster; a task fails at once where its scheduler is gone."""
         here = Future[T]()
+        there, why = None, ""
         try:
             there = None if self._gone else self._executor.submit(fn, *args, **kwargs)
-        except Exception:
+        except (TypeError, AttributeError, PicklingError) as error:  # nothing that can be sent
+            why = f"{type(error).__name__}: {str(error)[:200]}"
+        except Exception:  # of many kinds: the scheduler ended just now
             there = None
         if there is None:
-            here.set_exception(BadInput("the scheduler of the Dask cluster does not answer any more", hint=WITHOUT))
+            gone = BadInput("the scheduler of the Dask cluster does not answer any more", hint=WITHOUT)
+            here.set_exception(BadInput(f"a task cannot be sent to the Dask cluster ({why})", hint=ELSE) if why else gone)
             return here
         here.add_done_callback(lambda one: there.cancel() if one.cancelled() else None)
         there.add_done_callback(lambda one: self._tell(one, here))

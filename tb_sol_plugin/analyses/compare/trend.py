@@ -320,9 +320,6 @@ def _notices(
     workers: Sequence[RecordingReduction[Samples]], every: Sequence[One], known: Sequence[One], query: TrendQuery, by_time: bool
 ) -> list[Notice]:
     out = []
-    waiting = sum(w.state == "waiting" for w in workers)
-    if waiting:
-        out.append(Notice(f"{how_many(waiting, 'recording')} of {len(workers)} are still being read.", "info"))
     failed = [w for w in workers if w.state in ("failed", "lacking")]
     if failed:
         first = failed[0]

@@ -194,6 +194,7 @@ def test_nothing_is_lost_when_workers_die(logs: Path, tmp_path: Path, monkeypatc
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1", silence_logs=50) as made:
         executor = cluster(made.scheduler_address.replace("tcp://", "dask://"))
         assert isinstance(executor, ClusterExecutor) and executor.count == 4
+        assert "a task cannot be sent to the Dask cluster (TypeError" in str(executor.submit(threading.Lock().acquire).exception(10))
         store = Store(single(str(logs)), StoreOptions(cache_dir=str(tmp_path / "there")), ranks_executor=executor)
         read(store, 0.0)
         with distributed.Client(made, set_as_default=False) as client:
