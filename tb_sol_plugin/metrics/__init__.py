@@ -8,8 +8,11 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import Final, TypeVar, cast
 
+import pandas as pd
+
 from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables.table import Table
 
 T = TypeVar("T")
 
@@ -54,6 +57,17 @@ def memo(capture: Capture, key: Hashable, make: Callable[[], T]) -> T:
                 capture.memo.pop(key, None)
                 raise
             return made
+
+
+def kept_with(table: pd.DataFrame, key: Hashable, make: Callable[[], T]) -> T:
+    """Returns what `make` answers of a table, made once and kept with the table; of a frame, which may change, it is made each time."""
+    if not isinstance(table, Table):
+        return make()
+    kept: dict[Hashable, object] = table.__dict__.setdefault("_derived", {})
+    found = kept.get(key, _ABSENT)
+    if found is _ABSENT:
+        found = kept.setdefault(key, make())  # of two threads both get the first one
+    return cast(T, found)
 
 
 def meanwhile(capture: Capture, make: Callable[[], object]) -> None:

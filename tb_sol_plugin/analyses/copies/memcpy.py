@@ -101,7 +101,7 @@ def run(capture: Capture, query: MemcpyQuery) -> Report:
         memcpy_tables.breakdown_section(capture, found, table, query.by, totals, where, unsure, query.step),
         *memcpy_tables.calls_section(capture, where),
         *([counted_in_log] if counted_in_log is not None else []),
-        memcpy_tables.numbers(totals, {d: fit for d in directions["direction"] if (fit := bandwidth.latency_fit(found, d, fitted))}),
+        memcpy_tables.numbers(totals, {d: fit for d in directions["direction"] if (fit := bandwidth.latency_fit(found, d))}),
     ]
     return Report(
         analysis="memcpy",

@@ -274,10 +274,9 @@ def _frame(capture: Capture, shown: pd.DataFrame, held: pd.DataFrame, limits: di
         "frame": _owner(capture, shown["frame"].to_numpy(), records.frame_name), "phase": groups.labels(capture, shown, "phase"),
         "id": np.array([str(r) for r in row.tolist()], object),
     }  # fmt: skip
-    for name in ("device", "stream", "graph_node", "src_device", "dst_device"):
-        number, distinct = pd.factorize(shown[name].to_numpy())
-        out[name] = np.array([str(v) if v >= 0 else None for v in distinct.tolist()], object)[number] if len(row) else row
-    return out
+    return out | {
+        name: records.numbers_in_words(shown[name].to_numpy()) for name in ("device", "stream", "graph_node", "src_device", "dst_device")
+    }
 
 
 def _owner(capture: Capture, row: npt.NDArray[np.int32], name_of: Callable[[str], str]) -> Objects:

@@ -49,8 +49,7 @@ from tb_sol_plugin.model.report import (
     make_table,
 )
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Mask, Objects, or_none
-from tb_sol_plugin.tables.table import as_table
+from tb_sol_plugin.tables.arrays import Mask, Objects, Places, or_none
 from tb_sol_plugin.units import human
 
 # -- Tables -----------------------------------------------------------------------------------------------------------
@@ -138,9 +137,8 @@ def patterns_table(found: pd.DataFrame, judged: Replayed, step: float, keep: dic
 def blocking_table(capture: Capture, found: pd.DataFrame, blocked: pd.DataFrame, keep: dict[str, str], where: Scope) -> TableSection:
     """Builds the table of copies that blocked the host, by reason, direction, kinds of memory and place; the longest first."""
     rows = np.flatnonzero(blocked["reason"].to_numpy(object) != "")
-    subset = as_table(found[["direction", "src_kind", "dst_kind", "module", "frame", "operator", "phase_node", "link"]].iloc[rows])
-    keys = {"reason": _distinct(blocked["reason"].to_numpy(object)[rows]), "direction": _distinct(subset["direction"].to_numpy(object))}
-    keys |= {"kinds": _kinds_text(subset)} | {name: groups.coded(capture, subset, name) for name in _BY}
+    keys = {name: _distinct(of[name].to_numpy(object)[rows]) for name, of in (("reason", blocked), ("direction", found))}
+    keys |= {"kinds": _kinds_text(found, rows)} | {name: groups.coded(capture, found, name, rows) for name in _BY}
     code = arrays.together(*(part for part, _ in keys.values()))
     first = arrays.first_of(code, int(code.max(initial=-1)) + 1)
     size, host_ns = found["bytes"].to_numpy()[rows], blocked["host_ns"].to_numpy()[rows]
@@ -155,7 +153,7 @@ def blocking_table(capture: Capture, found: pd.DataFrame, blocked: pd.DataFrame,
     top = top[np.sort(np.unique(code[top], return_index=True)[1])]
     most = np.zeros(len(first), np.intp)
     most[code[top]] = top
-    outer = outermost_operator(capture, subset["operator"].to_numpy()[most])
+    outer = outermost_operator(capture, found["operator"].to_numpy()[rows[most]])
     called = arrays.pick(capture.host["name"], outer) if len(capture.host) else np.full(len(first), "", object)
     named = {name: names[part[first]].tolist() for name, (part, names) in keys.items()}
     out: list[dict[str, Scalar]] = []
@@ -185,22 +183,26 @@ def evidence_table(
     capture: Capture, found: pd.DataFrame, blocked: pd.DataFrame, chosen: Finding | None, rule: str, where: Scope
 ) -> TableSection:
     """Builds the table of the copies behind a finding, in order of time."""
-    rows = chosen.rows if chosen is not None else np.zeros(0, np.intp)
-    subset, why = as_table(found.iloc[rows].reset_index(drop=True)), as_table(blocked.iloc[rows].reset_index(drop=True))
-    reason, size = why["reason"].to_numpy(object), subset["bytes"].to_numpy()
+    rows: Places = chosen.rows.astype(np.intp, copy=False) if chosen is not None else np.zeros(0, np.intp)
+    own = {
+        name: found[name].to_numpy()[rows]
+        for name in ("start_ns", "duration_ns", "exposed_ns", "bytes", "direction", "api", "operator", "device", "stream", "row")
+    }  # fmt: skip
+    why = {name: blocked[name].to_numpy()[rows] for name in ("reason", "host_ns", "idle_ns")}
+    reason, size = why["reason"], own["bytes"]
     holds = reason != ""
-    outer = outermost_operator(capture, subset["operator"].to_numpy())
+    outer = outermost_operator(capture, own["operator"])
     called = arrays.pick(capture.host["name"], outer) if len(capture.host) else np.full(len(rows), "", object)
     frame: groups.Columns = {
-        "step": groups.labels(capture, subset, "step"), "start_ns": subset["start_ns"].to_numpy() - capture.facts.extent_ns[0],
-        "direction": subset["direction"].to_numpy(object), "kinds": _in_place(*_kinds_text(subset)), "bytes": or_none(size, size >= 0),
-        **{name: subset[name].to_numpy() for name in ("duration_ns", "exposed_ns")},
-        "api": records.in_words(subset["api"].to_numpy(object), str), "reason": records.in_words(reason, lambda r: REASONS.get(r, "")),
-        **{name: or_none(why[name].to_numpy(), holds) for name in ("host_ns", "idle_ns")},
-        **{name: _in_place(*groups.coded(capture, subset, name)) for name in _BY}, "outer": _in_place(*_distinct(called)),
-        **{name: _numbers(subset[name].to_numpy()) for name in ("device", "stream", "row")},
+        "step": groups.labels(capture, found, "step", rows), "start_ns": own["start_ns"] - capture.facts.extent_ns[0],
+        "direction": own["direction"], "kinds": _in_place(*_kinds_text(found, rows)), "bytes": or_none(size, size >= 0),
+        "duration_ns": own["duration_ns"], "exposed_ns": own["exposed_ns"],
+        "api": records.in_words(own["api"], str), "reason": records.in_words(reason, lambda r: REASONS.get(r, "")),
+        **{name: or_none(why[name], holds) for name in ("host_ns", "idle_ns")},
+        **{name: _in_place(*groups.coded(capture, found, name, rows)) for name in _BY}, "outer": _in_place(*_distinct(called)),
+        **{name: records.numbers_in_words(own[name]) for name in ("device", "stream")},
+        "id": np.array([str(row) for row in own["row"].tolist()], object),
     }  # fmt: skip
-    frame["id"] = frame.pop("row")
     title = "Copies behind a finding" if chosen is None else f"Copies behind: {chosen.title}"
     return make_table(
         "evidence", title, frame, _used_columns(EVIDENCE, frame), key="id", subtitle=where.label, sort=Sort("start_ns", descending=False),
@@ -232,24 +234,16 @@ def _in_place(code: npt.NDArray[np.intp], names: Objects) -> Objects:
     return np.array([*(_place(str(name)) or None for name in names.tolist()), None], object)[code]
 
 
-def _numbers(values: npt.NDArray[np.integer]) -> Objects:
-    """Returns numbers as texts, None below 0."""
-    return np.array([str(v) if v >= 0 else None for v in values.tolist()], object)
-
-
 def _distinct(values: Objects) -> Coded:
     """Returns (index into the texts per row, the texts, each once)."""
     code, names = pd.factorize(values)
     return code, np.asarray(names, object)
 
 
-def _kinds_text(subset: pd.DataFrame) -> Coded:
-    """Returns the kinds of memory of both ends, as (index, texts)."""
-    ends = [subset[c].to_numpy(object) for c in ("src_kind", "dst_kind")]
-    code = arrays.together(*ends)
-    first = arrays.first_of(code, int(code.max(initial=-1)) + 1)
-    pairs = zip(ends[0][first].tolist(), ends[1][first].tolist(), strict=True)
-    return code, np.array([records.kinds_text(a, b) if a or b else "" for a, b in pairs], object)
+def _kinds_text(found: pd.DataFrame, rows: Places) -> Coded:
+    """Returns the kinds of memory of both ends of some copies, as (index, texts)."""
+    code, kinds = records.memory_kinds(found)
+    return code[rows], np.array([records.kinds_text(a, b) if a or b else "" for _, a, b in kinds], object)
 
 
 def _choice(row: dict[str, str], keep: dict[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Final, Literal
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.report.gap_rows import GAP_COLUMNS, gap_table, with_previous
+from tb_sol_plugin.metrics.report.gap_rows import GAP_COLUMNS, single_gaps
 from tb_sol_plugin.metrics.report.longest import START, TIME, longest
 from tb_sol_plugin.metrics.time import breakdown as B
 from tb_sol_plugin.metrics.time.scope import Scope, scope
@@ -39,6 +39,7 @@ from tb_sol_plugin.model.report import (
 )
 from tb_sol_plugin.tables import intervals as I
 from tb_sol_plugin.tables.arrays import Mask
+from tb_sol_plugin.tables.table import Table
 from tb_sol_plugin.units import capitalized, human, side_by_side
 
 
@@ -404,12 +405,11 @@ def _idle_table(gaps: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(longest_ns=when[TIME], longest_start_ns=when[START])
 
 
-def _gap_table(capture: Capture, gaps: pd.DataFrame, rows: Mask) -> TableSection:
+def _gap_table(capture: Capture, gaps: Table, rows: Mask) -> TableSection:
     """Builds the table of single gaps, each of them, the longest first."""
-    longest = gaps.iloc[np.argsort(-gaps["duration_ns"].to_numpy(), kind="stable")].reset_index(drop=True)
     whole = human(int(gaps["duration_ns"].sum()), "ns")
-    return gap_table(
-        capture, "single_gaps", "Single gaps", with_previous(capture, longest, rows),
+    return single_gaps(
+        capture, "single_gaps", "Single gaps", gaps, rows, largest_first=True,
         subtitle="each gap, what ends it and who launches that",
         footer=f"{whole} in {human(len(gaps), 'count')} gaps: the idle time of each device, added up.",
         empty="No gap between two pieces of work.",

@@ -14,7 +14,7 @@ import pandas as pd
 
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.critical.idle import CAUSES, idle, streams
-from tb_sol_plugin.metrics.report.gap_rows import GAP_COLUMNS, gap_table, with_previous
+from tb_sol_plugin.metrics.report.gap_rows import GAP_COLUMNS, single_gaps
 from tb_sol_plugin.metrics.report.notes import edge_notices
 from tb_sol_plugin.metrics.report.stretch import stretch
 from tb_sol_plugin.metrics.time import breakdown as B
@@ -93,14 +93,15 @@ def run(capture: Capture, query: IdleQuery) -> Report:
         raise BadQuery(f"kernel_wait_ns {query.kernel_wait_ns} is no length of a gap", hint="give 0 to 1000000000", field="kernel_wait_ns")
     where = scope(capture, query)
     found = idle(capture, where.device, kernel_wait_ns=query.kernel_wait_ns)
-    total = {name: int(found[name].sum()) for name in CAUSES}
-    whole = int(found["duration_ns"].sum())
+    total = {name: int(found[name].to_numpy().sum()) for name in CAUSES}
+    start, length = found["start_ns"].to_numpy(), found["duration_ns"].to_numpy()
+    whole = int(length.sum())
     host = sum(total[name] for name in CAUSES if name.startswith("host_") or name in ("dataloader", "sync", "handoff"))
     values: dict[str, Scalar] = {
         "idle_ns": whole, "host_ns": host, "launch_ns": total["launch"], "sync_ns": total["sync"], "unexplained_ns": total["unexplained"],
         "gaps": len(found),
     }  # fmt: skip
-    spans = found["start_ns"].to_numpy(), (found["start_ns"] + found["duration_ns"]).to_numpy()
+    spans = start, start + length
     around = stretch(capture, "stretch", "Around the longest gap", spans, "shaded: no stream runs; the bar: the critical path", path=True)
     return Report(
         analysis="idle",
@@ -111,7 +112,7 @@ def run(capture: Capture, query: IdleQuery) -> Report:
             make_table(
                 "causes", "Why it idles", _causes(capture, found, query.by),
                 [c for c in CAUSE_COLUMNS if c.name != "group" or query.by != "device"], key="id", sort=Sort("time_ns"), span=8,
-                adds=["time_ns", "share"] if found["device"].nunique() == 1 else ["time_ns"], subtitle=where.label,
+                adds=["time_ns", "share"] if len(np.unique(found["device"].to_numpy())) == 1 else ["time_ns"], subtitle=where.label,
                 timeline=OnTimeline("longest_ns", "longest_start_ns", "longest_ns", what="its longest gap"),
                 footer="Time until a late launch is split by what the launching thread did in it: a gap may have parts of several causes.",
                 empty="No gap between two pieces of work.",
@@ -123,22 +124,22 @@ def run(capture: Capture, query: IdleQuery) -> Report:
                 key="stream", sort=Sort("busy_ns"),
                 footer="A stream that waits while others run is no idle time of the device: these gaps do not add up to it.",
             ),
-            gap_table(
-                capture, "gaps", "Single gaps", with_previous(capture, found, where.device),
+            single_gaps(
+                capture, "gaps", "Single gaps", B.gaps(capture, where.device, kernel_wait_ns=query.kernel_wait_ns), where.device,
                 subtitle="each gap, what ends it and who launches that", empty="No gap between two pieces of work.",
             ),
         ],
     )  # fmt: skip
 
 
-def _causes(capture: Capture, found: pd.DataFrame, by: str) -> pd.DataFrame:
+def _causes(capture: Capture, found: pd.DataFrame, by: str) -> dict[str, list[Scalar]]:
     """Returns one row per device, step or user range, and cause: a gap is of the step and range of the work that ends it."""
-    device, start = found["device"].to_numpy(), found["start_ns"].to_numpy()
+    device, start, length = (found[name].to_numpy() for name in ("device", "start_ns", "duration_ns"))
     names, group = _groups(capture, found["next"].to_numpy(), by)
     pair, first = arrays.factorize([device, group]) if len(found) else (device, device)
     count = len(first)
-    whole = found.groupby("device")["duration_ns"].sum().to_dict()
-    parts = []
+    whole = {one: int(length[device == one].sum()) for one in np.unique(device).tolist()}
+    parts: list[tuple[Scalar, ...]] = []
     for name, label in CAUSES.items():
         time = found[name].to_numpy()
         some = np.flatnonzero(time)
@@ -152,7 +153,7 @@ def _causes(capture: Capture, found: pd.DataFrame, by: str) -> pd.DataFrame:
                 str(own), names[of] if of >= 0 else None, capitalized(label), int(total[at]), int(total[at]) / max(whole[own], 1),
                 int(gaps[at]), int(time[most]), int(start[most]), COLOR.get(name, "line-strong"), f"{own} {of} {name}",
             ))  # fmt: skip
-    return pd.DataFrame(parts, columns=[c.name for c in CAUSE_COLUMNS])
+    return {column.name: [part[i] for part in parts] for i, column in enumerate(CAUSE_COLUMNS)}
 
 
 def _groups(capture: Capture, row: np.ndarray, by: str) -> tuple[list[str], np.ndarray]:
@@ -168,11 +169,11 @@ def _groups(capture: Capture, row: np.ndarray, by: str) -> tuple[list[str], np.n
     return [""], np.zeros(len(row), np.int64)
 
 
-def _streams(frame: pd.DataFrame) -> pd.DataFrame:
-    known = np.isfinite(frame["queue_mean"].to_numpy(dtype=np.float64))
-    names = [f"device {d}, stream {s}" for d, s in zip(frame["device"].tolist(), frame["stream"].tolist(), strict=True)]
-    unknown = {c: frame[c].astype(object).where(pd.Series(known, index=frame.index), None) for c in ("queue_max", "empty_ns")}
-    return frame.assign(stream=names, **unknown)
+def _streams(frame: pd.DataFrame) -> dict[str, object]:
+    columns = {name: frame[name].to_numpy() for name in frame.columns}
+    known = np.isfinite(columns["queue_mean"].astype(np.float64))
+    names = [f"device {d}, stream {s}" for d, s in zip(columns["device"].tolist(), columns["stream"].tolist(), strict=True)]
+    return columns | {"stream": names, **{name: arrays.or_none(columns[name], known) for name in ("queue_max", "empty_ns")}}
 
 
 def _headline(capture: Capture, where: Scope, whole: int, total: dict[str, int]) -> str:
@@ -182,6 +183,6 @@ def _headline(capture: Capture, where: Scope, whole: int, total: dict[str, int])
     window = max(where.window_length_ns, 1)
     first = sorted(((ns, CAUSES[name]) for name, ns in total.items() if ns), reverse=True)[:3]
     text = ", ".join(f"{label} {human(ns / whole, 'ratio')}" for ns, label in first)
-    several = capture.device["device"].nunique() > 1
+    several = len(np.unique(capture.device["device"].to_numpy())) > 1
     of = "" if several else f", {human(min(whole / window, 1.0), 'ratio')} of the {'steps' if where.rows else 'recording'}"
     return f"Between its first and its last event the {word} idles **{human(whole, 'ns')}**{of}: {text}."

@@ -99,7 +99,7 @@ def _headline(capture: Capture, label: str, chosen: Selection) -> str:
     label = capitalized(label)
     if not len(capture.device) or length <= 0:
         return f"{label}: {human(length, 'ns')} of host activity; no device activity was recorded."
-    gaps = chosen.gaps()
+    gaps = chosen.gaps(1)
     text = f"{label}: the {word} is busy for **{human(busy / length, 'ratio')}** of {human(length, 'ns')}"
     if gaps["start_ns"] and gaps["host_event"][0]:
         return f"{text}; its longest gap is {human(gaps['duration_ns'][0], 'ns')}, while the host is in `{gaps['host_event'][0]}`."

@@ -6,7 +6,6 @@ its limit is an assumption, and copies that contradict it are shown (`evidence`)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -15,7 +14,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.devices.spec import PCIE_BYTES_PER_S, DeviceSpec
-from tb_sol_plugin.metrics.copies.records import BINS, DIRECTIONS, EDGES
+from tb_sol_plugin.metrics import kept_with
+from tb_sol_plugin.metrics.copies.records import BINS, DIRECTIONS, EDGES, memory_kinds
 from tb_sol_plugin.metrics.time.attribution import sum_by
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, Places
@@ -69,35 +69,48 @@ def resolution_ns(found: pd.DataFrame) -> int:
 
 
 def fits(found: pd.DataFrame) -> list[Fit]:
-    """Returns one fit per direction and pair of kinds that has copies with a size and a time, in order of display."""
-    rows = np.flatnonzero(_sized(found))
-    columns = [found[name].to_numpy(object)[rows] for name in ("direction", "src_kind", "dst_kind")]
-    codes, names = zip(*(pd.factorize(column) for column in columns), strict=True)
-    code = arrays.together(*codes)
-    first = arrays.first_of(code, int(code.max(initial=-1)) + 1)
-    place = {d: i for i, d in enumerate(DIRECTIONS)}
-    kinds: list[tuple[int, str, str, str, int]] = []
-    for group, at in enumerate(first.tolist()):
-        direction, src, dst = (str(texts[c[at]]) for c, texts in zip(codes, names, strict=True))
-        kinds.append((place.get(direction, len(place)), direction, src, dst, group))
-    resolution = resolution_ns(found)
-    size, time = (found[name].to_numpy()[rows] for name in ("bytes", "duration_ns"))
-    return [_fit(size[code == g], time[code == g], direction, src, dst, resolution) for _, direction, src, dst, g in sorted(kinds)]
+    """Returns one fit per direction and pair of kinds that has copies with a size and a time, in order of display; each is made once."""
+    return [_fit_of(found, group) for group in _groups(found)[1]]
 
 
-def latency_fit(found: pd.DataFrame, direction: str, fitted: Sequence[Fit] = ()) -> tuple[float, float] | None:
-    """Returns (latency in ns, bytes/s) of a direction whatever the kinds of memory; None where its copies do not determine both.
-
-    fitted: `fits(found)`, where it is known: a direction between one pair of kinds is fitted already.
-    """
-    same = [fit for fit in fitted if fit.direction == direction]
+def latency_fit(found: pd.DataFrame, direction: str) -> tuple[float, float] | None:
+    """Returns (latency in ns, bytes/s) of a direction whatever the kinds of memory; None where its copies do not determine both."""
+    same = [group for group in _groups(found)[1] if group[1] == direction]
     if len(same) == 1:
-        fit = same[0]
+        fit = _fit_of(found, same[0])
     else:
-        good = _sized(found) & (found["direction"].to_numpy(object) == direction)
-        size, time = (found[name].to_numpy()[good] for name in ("bytes", "duration_ns"))
-        fit = _fit(size, time, direction, "", "", resolution_ns(found))
+        fit = kept_with(found, ("copies.fit", direction), lambda: _fit_of_direction(found, direction))
     return None if fit.why else (fit.latency_ns, fit.bytes_per_s)
+
+
+_Group: TypeAlias = tuple[int, str, str, str, int]
+"""Place in order of display, direction, kinds of both ends, and the number of them in `records.memory_kinds`."""
+
+
+def _groups(found: pd.DataFrame) -> tuple[Mask, list[_Group]]:
+    """Returns (copies with a size and a time; their directions and pairs of kinds, in order of display)."""
+
+    def make() -> tuple[Mask, list[_Group]]:
+        good, (code, kinds) = _sized(found), memory_kinds(found)
+        place = {d: i for i, d in enumerate(DIRECTIONS)}
+        there = np.flatnonzero(np.bincount(code[good], minlength=len(kinds))).tolist()
+        return good, sorted((place.get(kinds[i][0], len(place)), *kinds[i], i) for i in there)
+
+    return kept_with(found, "copies.fit_groups", make)
+
+
+def _fit_of(found: pd.DataFrame, group: _Group) -> Fit:
+    """Returns the fit of the copies of one direction between two kinds of memory."""
+
+    def make() -> Fit:
+        _, direction, src, dst, number = group
+        return _fit(found, _groups(found)[0] & (memory_kinds(found).code == number), direction, src, dst)
+
+    return kept_with(found, ("copies.fit", group), make)
+
+
+def _fit_of_direction(found: pd.DataFrame, direction: str) -> Fit:
+    return _fit(found, _groups(found)[0] & (found["direction"].to_numpy(object) == direction), direction, "", "")
 
 
 def _sized(found: pd.DataFrame) -> Mask:
@@ -112,8 +125,9 @@ def sized(found: pd.DataFrame) -> pd.DataFrame:
     return found[_sized(found)]
 
 
-def _fit(bytes_: Ints, time_ns: Ints, direction: str, src: str, dst: str, resolution: int) -> Fit:
-    size, time = bytes_.astype(np.float64), time_ns.astype(np.float64)
+def _fit(found: pd.DataFrame, rows: Mask, direction: str, src: str, dst: str) -> Fit:
+    size, time = (found[name].to_numpy()[rows].astype(np.float64) for name in ("bytes", "duration_ns"))
+    resolution = resolution_ns(found)
     bins = int(np.count_nonzero(np.bincount(_bin(size), minlength=len(BINS))))
 
     def fit(latency: float = np.nan, rate: float = np.nan, residual: float = np.nan, why: str = "") -> Fit:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics.copies.records import DIRECTIONS, copies, covered
+from tb_sol_plugin.metrics.copies.records import DIRECTIONS, copies, covered, memory_kinds
 from tb_sol_plugin.metrics.time.breakdown import COMMUNICATION, COMPUTATION, classes
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model import schemas as S
@@ -42,7 +42,7 @@ def per_step(capture: Capture, where: Scope) -> Table:
     found = copies(capture, where.device)
     step = capture.device["step"].to_numpy()[found["row"].to_numpy()].astype(np.int64)
     names = [ALL, *DIRECTIONS]
-    used, texts = pd.factorize(found["direction"].to_numpy(object))
+    used, texts = memory_kinds(found).column(0)
     place = np.array([names.index(d) if d in names else names.index("Unknown") for d in texts.tolist()] or [0], np.int64)
     direction = place[used] if len(used) else np.zeros(0, np.int64)
     devices = max(len(pd.unique(found["device"].to_numpy())), 1)

@@ -20,7 +20,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Ints, Mask, exact_sums
+from tb_sol_plugin.tables.arrays import Ints, Mask, Objects, Places, exact_sums
 from tb_sol_plugin.tables.table import Table
 
 Columns: TypeAlias = dict[str, npt.NDArray[Any]]
@@ -35,34 +35,35 @@ OUTSIDE: Final = {
 """What a launch without an owner is grouped under."""
 
 
-def labels(capture: Capture, found: pd.DataFrame, by: By) -> npt.NDArray[np.object_]:
+def labels(capture: Capture, found: pd.DataFrame, by: By, rows: Places | None = None) -> Objects:
     """Returns what each copy is grouped by besides its direction, as text: "" for direction and kind.
 
     An owner is the innermost one around the launch. Copies without one have a reason: launched outside of every owner, before the recording
     began, or without a launch record.
     """
-    code, names = coded(capture, found, by)
+    code, names = coded(capture, found, by, rows)
     return names[code] if len(code) else np.zeros(0, object)
 
 
-def coded(capture: Capture, found: pd.DataFrame, by: By) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.object_]]:
-    """Returns `labels` as (index into the labels per copy, the labels, each once)."""
+def coded(capture: Capture, found: pd.DataFrame, by: By, rows: Places | None = None) -> tuple[npt.NDArray[np.intp], Objects]:
+    """Returns `labels` as (index into the labels per copy, the labels, each once). rows: places of the copies meant, None for all."""
     if by in ("device", "stream"):
         return _places(found, with_stream=by == "stream")
     if by in ("direction", "kind"):
         return np.zeros(len(found), np.intp), np.array([""], object)
-    owner = found["phase_node" if by == "phase" else by].to_numpy().astype(np.int64)
+    owner, link = (found[name].to_numpy() for name in ("phase_node" if by == "phase" else by, "link"))
+    if rows is not None:
+        owner, link = owner[rows], link[rows]
     if by in ("module", "operator", "frame") and len(capture.host):
-        owner = np.where(owner >= 0, capture.host["name"].cat.codes.to_numpy()[np.maximum(owner, 0)], -1).astype(np.int64)
-    link = found["link"].to_numpy()
-    owner = np.where((owner < 0) & (link == S.BEFORE_WINDOW), -2, np.where((owner < 0) & (link == S.NO_RECORD), -3, np.maximum(owner, -1)))
-    code, used = pd.factorize(owner, sort=True)
+        owner = np.where(owner >= 0, arrays.coded(capture.host["name"]).codes[np.maximum(owner, 0)], -1)
+    without = np.where(link == S.BEFORE_WINDOW, -2, np.where(link == S.NO_RECORD, -3, -1))
+    used, code = arrays.in_order(np.where(owner < 0, without, owner).astype(np.int64))
     inside = used[used >= 0]
     outside = NO_FRAMES if by == "frame" and not (capture.host["kind"].to_numpy() == S.FRAME).any() else OUTSIDE[by]
     free = {-1: outside, -2: BEFORE, -3: NO_RECORD}
     names = np.array([free[u] for u in used[used < 0].tolist()] + _names(capture, inside, by), object)
     place, distinct = pd.factorize(names)  # calls of one operator or module are owners of one name
-    return place[code.reshape(-1)] if len(code) else np.zeros(0, np.intp), distinct
+    return place[code] if len(code) else np.zeros(0, np.intp), distinct
 
 
 def _names(capture: Capture, owner: Ints, by: By) -> list[str]:
@@ -115,7 +116,7 @@ def sums(capture: Capture, rows: Mask, by: By) -> Columns:
     found = copies(capture, rows)
     label, names = coded(capture, found, by)
     texts = {name: found[name].to_numpy(object) for name in ("direction", "src_kind", "dst_kind")}
-    direction, source, target = (pd.factorize(values) for values in texts.values())
+    direction, source, target = (records.memory_kinds(found).column(place) for place in range(3))
     code, first = _together([direction[0], source[0], target[0]] if by == "kind" else [direction[0], label])
     count = len(first)
     head: Columns = {name: values[first] for name, values in texts.items()}

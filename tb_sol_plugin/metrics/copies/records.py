@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics import kept_with, memo
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import COMMUNICATION, COMPUTATION, classes
 from tb_sol_plugin.metrics.trees.phases import device_owners
@@ -124,9 +124,10 @@ def _launch(capture: Capture, row: npt.NDArray[np.intp]) -> dict[str, npt.NDArra
         call, has = np.full(len(row), -1, np.int32), np.zeros(len(row), bool)
     out: dict[str, npt.NDArray[np.generic]] = {"call": call}
     safe = np.maximum(call, 0)
-    codes = capture.host["name"].cat.codes.to_numpy()[safe] if len(capture.host) else np.zeros(len(row), np.int64)
-    used, place = np.unique(np.where(has, codes, -1), return_inverse=True)
-    known = capture.host["name"].cat.categories
+    text = arrays.coded(capture.host["name"])
+    codes = text.codes[safe] if len(capture.host) else np.zeros(len(row), np.int64)
+    used, place = arrays.in_order(np.where(has, codes, -1).astype(np.int64))
+    known = text.categories
     names = ["" if c < 0 else str(known[c]) for c in used.tolist()]
     for column, function in (("call_name", str), ("api", api_name), ("family", family_of)):
         out[column] = np.array([function(n) for n in names], object)[place] if len(row) else np.zeros(0, object)
@@ -188,7 +189,9 @@ def frame_name(name: str) -> str:
 
 
 def texts(column: pd.Series[str], row: npt.NDArray[np.intp]) -> npt.NDArray[np.object_]:
-    return np.array([str(c) for c in column.cat.categories] or [""], object)[column.cat.codes.to_numpy()[row]]
+    text = arrays.coded(column)
+    out: Objects = np.array([str(c) for c in text.categories] or [""], object)[text.codes[row]]
+    return out
 
 
 def in_words(values: Objects, function: Callable[[str], str]) -> Objects:
@@ -199,11 +202,43 @@ def in_words(values: Objects, function: Callable[[str], str]) -> Objects:
 
 def memory_texts(found: pd.DataFrame) -> Objects:
     """Returns `memory_text` of each copy; None for ""."""
-    ends = [found[name].to_numpy(object) for name in ("direction", "src_kind", "dst_kind")]
-    code = arrays.together(*ends)
-    first = arrays.first_of(code, int(code.max(initial=-1)) + 1)
-    words = [memory_text(*kinds) or None for kinds in zip(*(end[first].tolist() for end in ends), strict=True)]
-    return np.array([*words, None], object)[code]
+    code, kinds = memory_kinds(found)
+    return np.array([*(memory_text(*one) or None for one in kinds), None], object)[code]
+
+
+class MemoryKinds(NamedTuple):
+    """Between which kinds of memory copies go: a number per copy, and (direction, src_kind, dst_kind) of each number, by first use."""
+
+    code: Ints
+    kinds: list[tuple[str, str, str]]
+
+    def having(self, test: Callable[[str, str, str], bool]) -> Mask:
+        """Returns copies whose direction and kinds pass a test, which is asked once per combination."""
+        return np.array([*(test(*one) for one in self.kinds), False], np.bool_)[self.code]
+
+    def column(self, place: int) -> tuple[Ints, Objects]:
+        """Returns (number per copy, texts by first use) of the direction (0), or of the kind of memory of one end (1, 2)."""
+        texts = dict.fromkeys(one[place] for one in self.kinds)
+        number = {text: i for i, text in enumerate(texts)}
+        return np.array([number[one[place]] for one in self.kinds], np.int64)[self.code], np.array([*texts], object)
+
+
+def memory_kinds(found: pd.DataFrame) -> MemoryKinds:
+    """Returns the kinds of memory of copies, found once per table."""
+
+    def make() -> MemoryKinds:
+        ends = [found[name].to_numpy(object) for name in ("direction", "src_kind", "dst_kind")]
+        code = arrays.together(*ends)
+        first = arrays.first_of(code, int(code.max(initial=-1)) + 1)
+        return MemoryKinds(code, list(zip(*(map(str, end[first].tolist()) for end in ends), strict=True)))
+
+    return kept_with(found, "copies.memory_kinds", make)
+
+
+def numbers_in_words(values: npt.NDArray[np.integer]) -> Objects:
+    """Returns numbers of devices or streams as texts, None below 0."""
+    number, distinct = pd.factorize(values)
+    return np.array([*(str(v) if v >= 0 else None for v in distinct.tolist()), None], object)[number]
 
 
 def covered(capture: Capture, device: Ints, start: Ints, end: Ints, *, communication: bool) -> Ints:

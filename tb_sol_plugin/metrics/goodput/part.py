@@ -85,8 +85,10 @@ def _guess(capture: Capture) -> Batch:
             continue
         start = capture.host["start_ns"].to_numpy()[host[rows]]
         rows = rows[np.argsort(start, kind="stable")][:64]
+        read: set[str] = set()
         for row, shapes in zip(rows.tolist(), arrays.pick(table["shapes"], rows).tolist(), strict=True):
-            samples = _first_size(shapes, argument)
+            samples = 0 if shapes in read else _first_size(shapes, argument)
+            read.add(shapes)
             if samples:
                 name = str(arrays.pick(names, [host[row]])[0])
                 return Batch(samples, f"first size of the input of `{name}`", guessed=True)
@@ -290,6 +292,10 @@ def part(capture: Capture, query: Query) -> ScalingPart:
 
 def part_of(capture: Capture) -> ScalingPart:
     """Reads the part of one recording, as `part`."""
+    return memo(capture, ("goodput.part",), lambda: _part_of(capture))
+
+
+def _part_of(capture: Capture) -> ScalingPart:
     meta = capture.facts.metadata
     tensor, pipeline = _size(meta, "tp", "tensor_parallel_size"), _size(meta, "pp", "pipeline_parallel_size")
     world = capture.facts.world_size or 0

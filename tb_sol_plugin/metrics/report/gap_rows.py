@@ -6,12 +6,13 @@ around that call, say which part of the program the device was waiting for.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.metrics import kept_with
 from tb_sol_plugin.metrics.copies.records import frame_text
 from tb_sol_plugin.metrics.rules.copies.context import outermost_operator
 from tb_sol_plugin.metrics.time import attribution as at
@@ -22,7 +23,8 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, OnTimeline, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables.arrays import Coded, Ints, Mask
+from tb_sol_plugin.tables.arrays import Coded, Ints, Mask, Places
+from tb_sol_plugin.tables.table import Table
 
 CAUSE_WORDS: Final = {
     "host_wait": "Waits for the host",
@@ -52,38 +54,62 @@ GAP_COLUMNS: Final = (
 )  # fmt: skip
 
 
+def single_gaps(
+    capture: Capture, section_id: str, title: str, found: Table, rows: Mask, *, largest_first: bool = False, **more: object
+) -> TableSection:  # fmt: skip
+    """Returns the table of GAP_COLUMNS for `breakdown.gaps` of some device rows, in order of time or the longest first."""
+
+    def make() -> Columns:
+        return _gap_columns(capture, with_previous(capture, found, rows))
+
+    columns = kept_with(found, "gap_rows.columns", make)
+    order = np.argsort(-found["duration_ns"].to_numpy(), kind="stable") if largest_first else None
+    return _section(capture, section_id, title, columns, found["device"].to_numpy(), order, **more)
+
+
 def gap_table(capture: Capture, section_id: str, title: str, found: pd.DataFrame, **more: object) -> TableSection:
     """Returns the table of GAP_COLUMNS for gaps as `breakdown.gaps` gives them, with a column `previous` of device rows (-1 none).
 
     cause, next: -1 at the edges of the recording. device: -1 where no device of the recording runs anything.
     """
-    own, ids = found["start_ns"].to_numpy() - capture.facts.extent_ns[0], found["device"].to_numpy()
+    return _section(capture, section_id, title, _gap_columns(capture, found), found["device"].to_numpy(), None, **more)
+
+
+Columns: TypeAlias = "dict[str, Coded | Ints]"
+
+
+def _section(
+    capture: Capture, section_id: str, title: str, columns: Columns, ids: npt.NDArray[np.integer], order: Places | None, **more: object
+) -> TableSection:  # fmt: skip
+    if order is not None:
+        columns, ids = {name: values[order] for name, values in columns.items()}, ids[order]
+    own = np.asarray(columns["recorded_ns"]) - capture.facts.extent_ns[0]
 
     def named(rows: Ints) -> list[Scalar]:
         both = zip(own[rows].tolist(), ids[rows].tolist(), strict=True)
         return [f"{start}@{device}" if device >= 0 else str(start) for start, device in both]
 
     return make_table(
-        section_id, title, _gap_frame(capture, found), GAP_COLUMNS, {"id": named}, key="id", sort=Sort("duration_ns"), adds=["duration_ns"],
+        section_id, title, columns, GAP_COLUMNS, {"id": named}, key="id", sort=Sort("duration_ns"), adds=["duration_ns"],
         filters=["cause", "next", "line"], timeline=OnTimeline("start_ns", "recorded_ns", "duration_ns"), **more,
     )  # fmt: skip
 
 
-def _gap_frame(capture: Capture, found: pd.DataFrame) -> pd.DataFrame:
+def _gap_columns(capture: Capture, found: pd.DataFrame) -> Columns:
     start = found["start_ns"].to_numpy()
     following, before = found["next"].to_numpy().astype(np.int64), found["previous"].to_numpy().astype(np.int64)
     call = np.append(capture.device["call"].to_numpy(), -1)[following].astype(np.int32)  # -1 takes the last one
     step, since = from_step(capture, start)
-    devices, place = np.unique(found["device"].to_numpy(), return_inverse=True)
+    devices, place = arrays.in_order(found["device"].to_numpy())
     first = int(np.searchsorted(devices, 0))  # before it what is no device
-    return pd.DataFrame({
+    return {
         "step": step, "start_ns": since, "duration_ns": found["duration_ns"].to_numpy(),
         "cause": _cause_words(capture, found), "next": arrays.at(capture.device["name"], following),
         "call": arrays.at(capture.host["name"], call),
         "operator": arrays.at(capture.host["name"], _outermost(capture, call)), "line": lines_around(capture, call),
         "previous": arrays.at(capture.device["name"], before),
         "device": arrays.from_codes(np.maximum(place - first, -1), devices[first:].astype(str)), "recorded_ns": start,
-    })  # fmt: skip
+    }  # fmt: skip
 
 
 def _cause_words(capture: Capture, found: pd.DataFrame) -> Coded:
@@ -142,7 +168,7 @@ def from_step(capture: Capture, times: Ints) -> tuple[Coded, Ints]:
     order = np.argsort(begin, kind="stable")
     place = order[np.maximum(np.searchsorted(begin[order], times, side="right") - 1, 0)]
     inside = (times >= begin[place]) & (times < end[place])
-    number, numbers = pd.factorize(capture.steps["number"].to_numpy())
+    numbers, number = arrays.in_order(capture.steps["number"].to_numpy())
     step = arrays.from_codes(np.where(inside, number[place], -1), numbers.astype(str))
     return step, times - np.where(inside, begin[place], origin)
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.report.graph_notes import advice_for
 from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.breakdown import spans_of
@@ -18,7 +19,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Link, Notice
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.arrays import Ints, Mask
 from tb_sol_plugin.units import capitalized, human
 
 WHOLE: Final = 0.95
@@ -147,7 +148,12 @@ def profile_notices(capture: Capture) -> list[Notice]:
 
 def edge_notices(capture: Capture, part: Scope) -> list[Notice]:
     """Returns a notice about device work that was launched before the first step of a selection, where there is any."""
-    before = scope.before_steps(capture, part)
+    if 0 not in part.rows:
+        return []
+    return memo(capture, ("notes.edges",), lambda: _edge_notices(capture, scope.before_steps(capture, part)))
+
+
+def _edge_notices(capture: Capture, before: Mask) -> list[Notice]:
     if not before.any():
         return []
     events, time = int(before.sum()), human(iv.length(spans_of(capture, before)), "ns")

@@ -116,9 +116,9 @@ def breakdown(capture: Capture, where: Scope, *, rule: Rule = "wide", only_linke
     """
     rows = where.device & linked(capture) if only_linked else where.device
     ids = capture.device["device"].to_numpy()
-    frames = [_row(capture, "all", rows, where, rule)]
-    frames += [_row(capture, str(i), rows & (ids == i), where, rule) for i in np.unique(ids[rows]).tolist()]
-    return pd.DataFrame(frames)
+    every, there = _row(capture, "all", rows, where, rule), np.unique(ids[rows]).tolist()
+    each = [every | {"device": str(i)} if len(there) == 1 else _row(capture, str(i), rows & (ids == i), where, rule) for i in there]
+    return pd.DataFrame({name: [one[name] for one in (every, *each)] for name in every})
 
 
 def steps_window(capture: Capture, where: Scope) -> tuple[int, int]:
@@ -229,23 +229,27 @@ KERNEL_WAIT_NS: Final = 30
 """A hand-over from one kernel to the next takes less than this."""
 
 
-def gaps(capture: Capture, rows: Mask, *, kernel_wait_ns: int = KERNEL_WAIT_NS) -> pd.DataFrame:
-    """Returns gaps of each device in which none of its streams runs, between its first and its last event.
+def gaps(capture: Capture, rows: Mask, *, kernel_wait_ns: int = KERNEL_WAIT_NS) -> Table:
+    """Returns gaps of each device in which none of its streams runs, between its first and its last event; those found last are kept.
 
     Columns: device, start_ns, duration_ns, cause (index into CAUSES), next (the device row that ends the gap).
     """
-    device = capture.device
-    ids = device["device"].to_numpy()
+    last: list[tuple[Mask, int, Table]] = memo(capture, ("breakdown.gaps",), list)
+    for known, waits, found in last:  # pages of one selection follow each other
+        if waits == kernel_wait_ns and np.array_equal(known, rows):
+            return found
+    ids = capture.device["device"].to_numpy()
     parts = [_of_device(capture, rows & (ids == i), int(i), kernel_wait_ns) for i in np.unique(ids[rows]).tolist()]
-    columns = ["device", "start_ns", "duration_ns", "cause", "next"]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({c: np.zeros(0, np.int64) for c in columns})
+    columns = ("device", "start_ns", "duration_ns", "cause", "next")
+    none = np.zeros(0, np.int64)
+    found = Table({c: np.concatenate([none, *(part[i] for part in parts)]) for i, c in enumerate(columns)}, copy=False)
+    last[:] = [(rows, kernel_wait_ns, found)]
+    return found
 
 
-def _of_device(capture: Capture, rows: Mask, device_id: int, kernel_wait_ns: int) -> pd.DataFrame:
+def _of_device(capture: Capture, rows: Mask, device_id: int, kernel_wait_ns: int) -> tuple[Ints, ...]:
     device = capture.device
     start, end = spans_of(capture, rows)
-    if not len(start):
-        return pd.DataFrame({c: np.zeros(0, np.int64) for c in ("device", "start_ns", "duration_ns", "cause", "next")})
     opened, closed = end[:-1], start[1:]
     full = np.flatnonzero(rows & (device["duration_ns"].to_numpy() > 0))
     full = full[np.argsort(device["start_ns"].to_numpy()[full], kind="stable")]
@@ -258,8 +262,7 @@ def _of_device(capture: Capture, rows: Mask, device_id: int, kernel_wait_ns: int
         [CAUSES.index("unknown"), CAUSES.index("host_wait"), CAUSES.index("kernel_wait")],
         CAUSES.index("other"),
     )
-    ids = np.full(len(opened), device_id, np.int64)
-    return pd.DataFrame({"device": ids, "start_ns": opened, "duration_ns": closed - opened, "cause": cause, "next": following})
+    return np.full(len(opened), device_id, np.int64), opened, closed - opened, cause, following
 
 
 def by_cause(found: pd.DataFrame) -> dict[str, int]:

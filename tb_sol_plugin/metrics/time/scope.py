@@ -339,8 +339,12 @@ def before_steps(capture: Capture, where: Scope) -> Mask:
     """
     if 0 not in where.rows:
         return np.zeros(len(capture.device), bool)
-    first = int(capture.steps["start_ns"].iloc[0])
-    return np.asarray((capture.device["step"].to_numpy() < 0) & (capture.device["start_ns"].to_numpy() < first), np.bool_)
+
+    def make() -> Mask:
+        first = int(capture.steps["start_ns"].to_numpy()[0])
+        return np.asarray((capture.device["step"].to_numpy() < 0) & (capture.device["start_ns"].to_numpy() < first), np.bool_)
+
+    return memo(capture, ("scope.before_steps",), make)
 
 
 def extent(capture: Capture) -> tuple[int, int]:

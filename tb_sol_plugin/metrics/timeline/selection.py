@@ -269,7 +269,7 @@ class Selection:
         if self._is_whole:
             give_back()
 
-    def gaps(self) -> dict[str, list[Any]]:
+    def gaps(self, most: int = MOST_GAPS) -> dict[str, list[Any]]:
         """Returns the longest stretches of the window in which no chosen stream of a device is busy, and what the host does meanwhile.
 
         A row each, by column, the longest first; "" where no host event is over it.
@@ -283,7 +283,7 @@ class Selection:
             found.append((number, *iv.gaps(iv.clip(busy, self.begin, self.end), self.begin, self.end)))
         start, end = (np.concatenate([np.zeros(0, np.int64), *(spans[k] for spans in found)]) for k in (1, 2))
         number_of = np.repeat(np.array([spans[0] for spans in found], np.int64), [len(spans[1]) for spans in found])
-        best = np.lexsort((start, start - end))[:MOST_GAPS]
+        best = np.lexsort((start, start - end))[:most]
         start, end = start[best], end[best]
         meanwhile = self._host_over((start + end) // 2)
         return {

@@ -15,7 +15,7 @@ from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.copies.bandwidth import LARGE, latency_fit, rate
 from tb_sol_plugin.metrics.copies.blocking import inside_rows
-from tb_sol_plugin.metrics.copies.records import COLORS, busy, frame_text, kinds_text
+from tb_sol_plugin.metrics.copies.records import COLORS, busy, frame_text, kinds_text, memory_kinds
 from tb_sol_plugin.metrics.copies.thresholds import Thresholds
 from tb_sol_plugin.metrics.rules.engine import CaptureContext, Finding, Subject, count_text
 from tb_sol_plugin.metrics.time import attribution as at
@@ -55,8 +55,8 @@ class CopyColumns:
     @cached_property
     def directions(self) -> tuple[npt.NDArray[np.intp], list[str]]:
         """(code per copy, names) of the directions."""
-        code, names = pd.factorize(self.direction)
-        return code, [str(n) for n in names]
+        code, names = memory_kinds(self.copies).column(0)
+        return code, names.tolist()
 
     def going(self, *directions: str) -> Mask:
         """Returns copies of some directions."""
@@ -102,17 +102,13 @@ class CopyColumns:
         steps = self.copies["step"].to_numpy().astype(np.int64)
         return steps if self.stepped else np.zeros(len(steps), np.int64)
 
-    def _kinds(self, test: Callable[[str], bool]) -> Mask:
-        ends = [arrays.each(self.copies[name].to_numpy(object), test) for name in ("src_kind", "dst_kind")]
-        return np.asarray(ends[0] | ends[1], np.bool_)
-
     @cached_property
     def pageable(self) -> Mask:
-        return self._kinds("Pageable".__eq__)
+        return memory_kinds(self.copies).having(lambda _, src, dst: "Pageable" in (src, dst))
 
     @cached_property
     def managed(self) -> Mask:
-        return self._kinds(lambda kind: kind.startswith("Managed"))
+        return memory_kinds(self.copies).having(lambda _, src, dst: src.startswith("Managed") or dst.startswith("Managed"))
 
     @cached_property
     def path(self) -> Ints:
@@ -157,7 +153,7 @@ class CopyColumns:
 
     def fit(self, direction: str) -> tuple[float, float] | None:
         """Returns (latency in ns, bytes/s) of a direction, None where the copies do not show it."""
-        return self._once("fit", direction, make=lambda: latency_fit(self.copies, direction))
+        return latency_fit(self.copies, direction)
 
     def _once(self, *key: str, make: Callable[[], T]) -> T:
         if key not in self._known:
@@ -424,10 +420,8 @@ def _size(found: pd.DataFrame, rows: Places, steps: int) -> str:
 
 def kinds(found: pd.DataFrame, rows: Places) -> str:
     """Returns `, Pinned → Device`; nothing where no kind was recorded, or more than two sorts."""
-    ends = [found[c].to_numpy(object)[rows] for c in ("src_kind", "dst_kind")]
-    code = arrays.together(*ends)
-    first = arrays.first_of(code, int(code.max(initial=-1)) + 1)
-    pairs = zip(ends[0][first].tolist(), ends[1][first].tolist(), strict=True)
+    code, known = memory_kinds(found)
+    pairs = {known[i][1:] for i in np.flatnonzero(np.bincount(code[rows], minlength=len(known))).tolist()}
     texts = sorted(kinds_text(a, b) for a, b in pairs if a or b)
     return f", {' and '.join(texts)}" if 0 < len(texts) <= 2 else ""
 

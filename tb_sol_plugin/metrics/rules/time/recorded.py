@@ -56,6 +56,8 @@ def collectives(capture: Capture, rows: Ints) -> npt.NDArray[np.object_]:
 
     NCCL runs several collectives in kernels named `SendRecv`: the kernel's name comes last.
     """
+    if not len(rows):
+        return np.zeros(0, object)
     device, h = capture.device, at.host(capture)
     out = _kinds(device["name"], rows)
     if len(h.start):
@@ -106,8 +108,12 @@ def compiled_rows(capture: Capture, rows: Ints) -> Mask:
     """Returns which device rows compiled code launches: its own kernels, what is launched inside it, graphs with such a kernel."""
     device = capture.device
     call = device["call"].to_numpy()
-    generated = arrays.where(device["name"], lambda n: GENERATED.match(n) is not None)
-    with_one = np.unique(call[generated & (call >= 0)])
+
+    def make() -> tuple[Mask, Ints]:
+        own = arrays.where(device["name"], lambda n: GENERATED.match(n) is not None)
+        return own, np.unique(call[own & (call >= 0)])
+
+    generated, with_one = memo(capture, ("recorded.generated",), make)
     launched = call[rows]
     return np.asarray(generated[rows] | np.isin(launched, with_one) | compiled_calls(capture, launched), np.bool_)
 
