@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
+import shutil
+import time
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.browser.conftest import HOSTILE_RUN, HOUR, TENSORBOARD_RUN, Server, hash_of
+from tests.browser.conftest import HOSTILE_RUN, HOUR, TENSORBOARD_RUN, Server, hash_of, serve_folder
+from tests.conftest import ROOT
 
 pytestmark = pytest.mark.browser
 RUN = "simulated_gpu_train"
+AXE = ROOT / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
 SURFACE = "document.querySelector('.tl-plot').timeline"
 QUIET = (
     f"() => !!document.querySelector('.tl[data-ready]') && {SURFACE}.model.names.peek().text.length > 0 && !{SURFACE}.model.waiting.peek()"
@@ -546,11 +551,42 @@ def test_the_table_lists_the_same_events_and_stands_in_without_a_canvas(serve: S
     assert "no canvas" in v.frame().locator(".tl-table .notice").inner_text()
     stream = next(t for t in tracks(serve) if t["kind"] == "stream")
     v.frame().locator(".tl-table select").select_option(str(stream["track"]))
-    count = min(200, stream["events"])
-    v.frame().wait_for_function("(n) => document.querySelectorAll('.tl-table tbody tr').length === n", arg=count)
+    v.frame().wait_for_function("(n) => document.querySelector('.tl-table table').getAttribute('aria-rowcount') === String(n + 1)", arg=stream["events"])
+    # AND all of them can be scrolled to, though few are in the document
+    last = v.frame().locator(f".tl-table tr[data-at='{stream['events'] - 1}']")
+    v.frame().wait_for_function(
+        """(at) => { const all = document.querySelector('.tl-table-scroll');
+            all.scrollTop = all.scrollHeight; return all.querySelector(`tr[data-at='${at}']`); }""",
+        arg=stream["events"] - 1,
+    )
+    assert stream["events"] > 200 and v.frame().locator(".tl-table tbody tr").count() < 100
     # AND a row selects its event
-    v.frame().locator(".tl-table tbody tr").nth(3).click()
+    last.click()
     v.frame().locator(".tl-detail-card").wait_for()
+    assert last.get_attribute("aria-selected") == "true"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_check_of_access_finds_no_fault(serve: Server, view: Callable[..., Any], theme: str) -> None:
+    # GIVEN the page with an event, an area, the table and the keys opened WHEN axe looks at all of it THEN nothing is in anybody's way:
+    # names, roles, contrast, order of headings, what is inside of what
+    if not AXE.exists():
+        pytest.skip("axe-core comes with the packages of the page: npm ci in frontend")
+    v = view(color_scheme=theme)
+    timeline(v, serve)
+    v.frame().locator(".tl").focus()
+    v.page.keyboard.press("ArrowDown")
+    v.frame().locator(".tl-detail-card").wait_for()
+    v.page.keyboard.press("Control+a")
+    v.frame().locator(".tl-area table").first.wait_for()
+    v.page.keyboard.press("l")
+    v.frame().locator(".tl-table tr[data-at]").first.wait_for()
+    v.page.keyboard.press("?")
+    v.frame().locator("[role=dialog]").first.wait_for()
+    v.frame().evaluate(AXE.read_text())
+    found = v.frame().evaluate("() => axe.run(document, { resultTypes: ['violations'] })")
+    faults = [(f["id"], f["help"], [n["html"][:200] for n in f["nodes"][:3]]) for f in found["violations"]]
+    assert faults == [] and len(found["passes"]) > 30
 
 
 def test_a_link_to_what_is_gone_says_so(serve: Server, view: Callable[..., Any]) -> None:
@@ -638,45 +674,45 @@ def test_hostile_names_are_text(serve: Server, view: Callable[..., Any]) -> None
     assert v.frame().evaluate("() => window.__pwned") is None
 
 
-def test_random_input_raises_no_error(serve: Server, view: Callable[..., Any]) -> None:
+WILD_KEYS = (
+    "w", "s", "a", "d", "f", "0", "m", "Shift+m", ".", ",", "ArrowUp", "ArrowDown", "]", "[", "p", "h", "e", "Shift+e", "r", "q", "l", "n", "Escape",
+    "Alt+ArrowLeft", "Enter",
+)  # fmt: skip
+WILD_SECONDS = int(os.environ.get("TB_SOL_WILD_SECONDS", "0"))
+"""How long each theme is treated wildly; 0: a few times, in one of them."""
+WILD_TRACE = os.environ.get("TB_SOL_WILD_TRACE", "")
+"""The recording that is, instead of a sample."""
+
+
+@pytest.fixture
+def wild(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Server, str]]:
+    """A server, and the run of it that is treated wildly."""
+    if not WILD_TRACE:
+        yield request.getfixturevalue("serve"), RUN
+        return
+    (tmp_path / "logs" / "given").mkdir(parents=True)
+    shutil.copy(WILD_TRACE, tmp_path / "logs" / "given" / f"worker.{Path(WILD_TRACE).name}")
+    for server in serve_folder(tmp_path / "logs", tmp_path / "cache"):
+        server.warm()
+        yield server, "given"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"] if WILD_SECONDS else ["dark"])
+def test_random_input_raises_no_error(wild: tuple[Server, str], view: Callable[..., Any], theme: str) -> None:
     # GIVEN a seeded person who presses, drags and scrolls wildly
-    v = view(color_scheme="dark")
-    timeline(v, serve)
+    server, run = wild
+    v = view(color_scheme=theme)
+    timeline(v, server, run)
     chance = random.Random(7)
     box = v.frame().locator(".tl-canvas").bounding_box()
     v.frame().locator(".tl").focus()
-    keys = [
-        "w",
-        "s",
-        "a",
-        "d",
-        "f",
-        "0",
-        "m",
-        "Shift+m",
-        ".",
-        ",",
-        "ArrowUp",
-        "ArrowDown",
-        "]",
-        "[",
-        "p",
-        "h",
-        "e",
-        "Shift+e",
-        "r",
-        "q",
-        "l",
-        "n",
-        "Escape",
-        "Alt+ArrowLeft",
-        "Enter",
-    ]
-    for _ in range(120):
+    done, end = 0, time.monotonic() + WILD_SECONDS
+    while done < 120 or time.monotonic() < end:
+        done += 1
         x, y = box["x"] + chance.random() * box["width"], box["y"] + chance.random() * min(box["height"], 400)
         match chance.randrange(4):
             case 0:
-                v.page.keyboard.press(chance.choice(keys))
+                v.page.keyboard.press(chance.choice(WILD_KEYS))
             case 1:
                 v.page.mouse.move(x, y)
                 v.page.mouse.wheel(chance.randrange(-200, 200), chance.randrange(-200, 200))
@@ -687,9 +723,13 @@ def test_random_input_raises_no_error(serve: Server, view: Callable[..., Any]) -
                 v.page.mouse.up()
             case 3:
                 v.page.mouse.click(x, y)
+        if done % 100 == 0:
+            assert v.faults == [], done
     # THEN the timeline is still there, whole, and its tiles below their cap (errors of the page fail every test)
     shown(v)
-    assert v.frame().evaluate(f"() => {SURFACE}.model.cache.bytes + {SURFACE}.model.cache.pinnedBytes") <= 64 * 2**20
+    held = v.frame().evaluate(f"() => {SURFACE}.model.cache.bytes + {SURFACE}.model.cache.pinnedBytes")
+    print(f"{done} actions, {held} bytes of tiles")
+    assert held <= 64 * 2**20
     assert v.frame().locator(".notice.error").count() == 0
 
 

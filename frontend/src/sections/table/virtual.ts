@@ -9,12 +9,12 @@ export interface Windowed {
   scrollTo: (index: number) => void;
 }
 
-/** The rows to draw of `count` rows of `size` px in a scrolling element; all of them when `on` is false. */
-export function useRows(count: number, size: number, on: boolean, scroller: { current: HTMLElement | null }): Windowed {
+/** The rows to draw of `count` rows of `size` px in a scrolling element; all of them when `on` is false. head: px of a heading that stays above them. */
+export function useRows(count: number, size: number, on: boolean, scroller: { current: HTMLElement | null }, head = 0): Windowed {
   const [, redraw] = useReducer((n: number) => n + 1, 0);
   const engine = useMemo(
     () => new Virtualizer<HTMLElement, Element>({
-      count, estimateSize: () => size, overscan: 12, getScrollElement: () => scroller.current, observeElementRect, observeElementOffset, scrollToFn: elementScroll, onChange: () => redraw(0),
+      count, estimateSize: () => size, overscan: 12, paddingStart: head, scrollPaddingStart: head, getScrollElement: () => scroller.current, observeElementRect, observeElementOffset, scrollToFn: elementScroll, onChange: () => redraw(0),
       initialRect: { width: 800, height: 720 },
     }),
     [],
@@ -31,5 +31,5 @@ export function useRows(count: number, size: number, on: boolean, scroller: { cu
   const items = engine.getVirtualItems();
   const first = items[0]?.start ?? 0;
   const end = items.at(-1)?.end ?? 0;
-  return { items, before: first, after: Math.max(0, engine.getTotalSize() - end), scrollTo: (index) => engine.scrollToIndex(index, { align: "auto" }) };
+  return { items, before: Math.max(0, first - head), after: Math.max(0, engine.getTotalSize() - end), scrollTo: (index) => engine.scrollToIndex(index, { align: "auto" }) };
 }

@@ -513,7 +513,7 @@ export class TimelineModel {
     const { start, end } = this.window.peek();
     if (!row) return;
     try {
-      const { events } = await api.getEvents(this.at, { track: row.track.track, start_ns: Math.max(0, Math.floor(start)), end_ns: Math.ceil(end), limit: 1 });
+      const { events } = await api.getEvents(this.at, { track: row.track.track, start_ns: Math.floor(start), end_ns: Math.ceil(end), limit: 1 });
       this.go(events[0]);
     } catch (error) {
       this.failed(error);
@@ -523,7 +523,8 @@ export class TimelineModel {
   /** The view as an area. */
   chooseView(): void {
     const now = this.window.peek();
-    this.choose({ start: Math.max(0, Math.round(now.start)), end: Math.round(now.end), paths: [] });
+    const start = Math.max(0, Math.round(now.start));
+    this.choose({ start, end: Math.max(start + 1, Math.round(now.end)), paths: [] });
   }
 
   /** The selected event as an area on its row. */

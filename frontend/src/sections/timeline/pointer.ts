@@ -45,9 +45,9 @@ export function bodyMove(surface: Surface, event: PointerEvent): void {
     model.show({ start: drag.from.start + by, end: drag.from.end + by });
   } else {
     const [a, b] = [surface.snapped(drag.x, drag.y, drag.free || event.altKey), surface.snapped(x, y, drag.free || event.altKey)];
-    const span = { start: Math.max(0, Math.min(a, b)), end: Math.max(a, b) };
-    surface.dragSpan = span;
-    model.area.value = { ...span, paths: pathsBetween(surface, drag.y, y) };
+    const span = { start: Math.round(Math.max(0, Math.min(a, b))), end: Math.round(Math.max(a, b)) };
+    surface.dragSpan = span.end > span.start ? span : null; // before the recording begins there is nothing to add up
+    model.area.value = surface.dragSpan && { ...span, paths: pathsBetween(surface, drag.y, y) };
   }
 }
 
@@ -67,7 +67,7 @@ export function bodyUp(surface: Surface, event: PointerEvent, onOpen?: () => voi
   if (!drag) return;
   if (drag.moved) {
     const area = model.area.peek();
-    if (drag.kind === "area" && area && lengthOf(area) >= 1) model.choose({ ...area, start: Math.round(area.start), end: Math.max(Math.round(area.end), Math.round(area.start) + 1) });
+    if (drag.kind === "area") model.choose(area);
     return;
   }
   if (onOpen) return onOpen();

@@ -31,6 +31,7 @@ function RowLabel({ model, row, top, height }: { model: TimelineModel; row: Row;
   const { track } = row;
   const together = model.rows.arrangement.value.layout === "worker" && row.group; // rows of several workers under each other: whose is it
   const detail = together ? (model.shape.value?.alignment[track.worker]?.worker ?? "") : track.kind === "counter" && track.max_value !== null ? `up to ${human(track.max_value, track.unit)}` : track.detail;
+  const seen = row.height < LEAST ? (SHORTER[detail] ?? detail) : detail; // the name has it as it is written: who speaks to the page says what is seen
   const branch = row.group || track.lanes > 1 || track.kind === "counter";
   const hits = model.finder.state.value.hits?.tracks.find((t) => t.track === track.track)?.count;
   const cursor = model.cursor.value === track.path;
@@ -41,7 +42,7 @@ function RowLabel({ model, row, top, height }: { model: TimelineModel; row: Row;
   return (
     <div
       class={`tl-label ${row.group ? "is-group" : ""} ${row.open ? "" : "is-closed"} ${row.height < LEAST ? "is-short" : ""} ${cursor ? "cursor" : ""}`} id={model.embedded ? undefined : rowId(row)} style={{ top: `${top}px`, height: `${height}px`, paddingLeft: `${6 + row.level * 10}px` }}
-      role="treeitem" aria-level={row.level + 1} aria-expanded={branch ? row.open : undefined} aria-label={[track.label, detail, hits !== undefined && `${human(hits, "count")} found`, `${track.events} events`].filter(Boolean).join(", ")}
+      role="treeitem" aria-level={row.level + 1} aria-expanded={branch ? row.open : undefined} aria-label={[track.label, seen, hits !== undefined && `${human(hits, "count")} found`, `${track.events} events`].filter(Boolean).join(", ")}
       aria-selected={cursor} data-track={track.track} data-path={track.path} onPointerDown={() => { model.cursor.value = track.path; }}
     >
       {branch
@@ -49,7 +50,7 @@ function RowLabel({ model, row, top, height }: { model: TimelineModel; row: Row;
         : <span class="caret" />}
       <div class="tl-name" data-tip={tipOf(row)}>
         <span class="tl-title"><Middle text={track.label} tip="" tail={row.group ? 8 : undefined} /></span>{" "}
-        {detail && row.height >= 24 && detail !== track.label && <span class="tl-detail">{row.height < LEAST ? (SHORTER[detail] ?? detail) : detail}</span>}
+        {detail && row.height >= 24 && detail !== track.label && <span class="tl-detail">{seen}</span>}
       </div>
       {" "}{hits !== undefined && <span class="tl-hits" data-tip={`${hits} found here`}>{human(hits, "count")}</span>}
       <span class="tl-actions">
