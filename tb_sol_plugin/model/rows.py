@@ -40,7 +40,7 @@ KEPT: Final = 8
 """Orders, and filters, of a table that are remembered."""
 SAMPLE: Final = 64
 SPELLED: Final = 1_000
-"""Rows whose texts are spelled to know how wide all are."""
+"""Rows whose texts are spelled to know how wide all are, where nearly each has its own."""
 LOOKED_AT: Final = 20_000
 """Values of a column that are looked at to know how wide all are; of numbers the smallest and the largest, too."""
 MOST_VALUES: Final = 200
@@ -334,7 +334,7 @@ class TableRows:
     def _profile(self, column: Column) -> list[Scalar]:
         """Returns some values of a column that stand for all: numbers spread over their sizes, else a text as long as nearly all are."""
         values, scaled = self.values[column.name], self._scaled
-        if isinstance(values, Spelled):
+        if isinstance(values, Spelled) or (isinstance(values, Distinct) and len(values.values) > LOOKED_AT):
             values = as_distinct(values.at(scaled[:: max(len(scaled) // SPELLED, 1)]))
             scaled = np.arange(len(values))
         if isinstance(values, Distinct):

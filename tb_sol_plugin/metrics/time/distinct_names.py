@@ -10,6 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+import pandas as pd
+
 from tb_sol_plugin.metrics.time.kernel_names import plain_name
 
 TOKEN: Final = re.compile(r"#\d+|[^\W_]+|[*&]")
@@ -30,13 +33,11 @@ _MANGLED: Final = re.compile(
 def short_names(names: Sequence[str], plain: Sequence[str] = ()) -> list[str]:
     """Returns the short name of each of several different names, uncut: no two are the same. plain: their `plain_name`, where known."""
     out = list(plain or map(plain_name, names))
-    first: dict[str, int] = {}
+    code, distinct = pd.factorize(np.array(out, object))
+    often = np.bincount(code, minlength=len(distinct))[code] > 1
     alike: dict[str, list[int]] = {}
-    for i, text in enumerate(out):
-        before = first.setdefault(text, i)
-        if before != i:
-            alike.setdefault(text, [before]).append(i)
-    del first
+    for i in np.flatnonzero(often).tolist():
+        alike.setdefault(out[i], []).append(i)
     for text, rows in alike.items():
         for i, words in zip(rows, _apart([names[i] for i in rows]), strict=True):
             out[i] = f"{text}{BEFORE}{words}" if words else text

@@ -228,10 +228,6 @@ class Events:
         found: Rows = lookup.take(place, mode="wrap")  # from the end where there is no name
         return found
 
-    def name_ids_of(self, table: str, rows: npt.NDArray[np.integer]) -> Rows:
-        """Returns the place in `names` per row of a table."""
-        return self._name_ids(TABLES.index(table), rows)
-
     def columns(self, table: str) -> tuple[Ints, Ints]:
         """Returns start and duration of the rows of a table, ns."""
         return self._times[TABLES.index(table)]

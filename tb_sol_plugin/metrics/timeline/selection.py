@@ -18,7 +18,7 @@ from tb_sol_plugin.metrics.timeline.links import launched_ns, pairs_of
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
 from tb_sol_plugin.metrics.timeline.tracks import GROUPS
 from tb_sol_plugin.process import give_back
-from tb_sol_plugin.tables import grouped, tree
+from tb_sol_plugin.tables import arrays, grouped, tree
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints
 
@@ -309,9 +309,7 @@ class Selection:
             found[left] = rows
             for place in left[rows >= 0].tolist():
                 threads[place] = track.label
-        events = self.timeline.events
-        names = (events.names.text[i] for i in events.name_ids_of("host", found[found >= 0]).tolist())
-        return [(next(names) if row >= 0 else "", thread) for row, thread in zip(found.tolist(), threads, strict=True)]
+        return list(zip(arrays.pick(host["name"], found).tolist(), threads, strict=True))
 
     def counters(self) -> dict[str, list[Any]]:
         """Returns one row per counter, by column: first, last, lowest and highest value in the window."""
