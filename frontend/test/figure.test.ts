@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { FigureSection } from "../src/api/types";
 import { areasOf, areasOfRange, brushable, keysInside, withAreas } from "../src/sections/figure/area";
-import { capBars, edgeHatched, fitWords, NARROW_FROM, roomForTexts } from "../src/sections/figure/bars";
+import { capBars, edgeHatched, fitTitle, fitWords, NARROW_FROM, roomForTexts } from "../src/sections/figure/bars";
 import { ALL, boxScale, oneRoot, ownParts } from "../src/sections/figure/boxes";
 import { relabeled } from "../src/sections/figure/ticks";
 import { legendOf, pointKey, ready, recolor, zoomText, type Look } from "../src/sections/figure/template";
@@ -197,6 +197,17 @@ describe("figures in their room", () => {
     const wide = layout(900);
     fitWords(wide);
     expect(wide["annotations"]).toEqual(words);
+  });
+
+  test("GIVEN a title below a figure WHEN it is wider than its room THEN it goes on in further ones, its unit with the word before", () => {
+    const layout = (width: number): Record<string, unknown> => ({ width, xaxis: { title: { text: "device time launched directly, ms", standoff: 8 } }, margin: { l: 240, r: 14 } });
+    const titleAt = (width: number): unknown => {
+      const made = layout(width);
+      fitTitle(made);
+      return (made["xaxis"] as { title: unknown }).title;
+    };
+    expect(titleAt(380)).toEqual({ text: "device time<br>launched<br>directly,\u00a0ms", standoff: 8 });
+    expect(titleAt(480)).toEqual({ text: "device time launched directly, ms", standoff: 8 });
   });
 
   test("GIVEN bars at numbers WHEN capped THEN their widths stay", () => {

@@ -4734,6 +4734,35 @@ function fitWords(layout) {
 		} : w];
 	});
 }
+/** px by which the names beside an axis may take more than their margin. */
+var BESIDE_NAMES = 30;
+/** A title below a figure that is wider than its room goes on in further lines; its unit stays with the word before. In place. */
+function fitTitle(layout) {
+	const axis = layout["xaxis"];
+	const title = isPlain$2(axis["title"]) ? axis["title"] : {};
+	const text = String(title["text"] ?? "");
+	const width = Number(layout["width"]);
+	const margin = {
+		l: 58,
+		r: 14,
+		...layout["margin"]
+	};
+	const room = (width - margin.l + margin.r - BESIDE_NAMES) / LETTER$2;
+	if (!(width > 0 && width < 700) || axis["domain"] || text.includes("<") || text.length <= room) return;
+	const lines = [];
+	for (const word of text.replace(/, /g, ",\xA0").split(" ")) {
+		const line = lines.at(-1);
+		if (line !== void 0 && line.length + 1 + word.length <= room) lines[lines.length - 1] = `${line} ${word}`;
+		else lines.push(word);
+	}
+	layout["xaxis"] = {
+		...axis,
+		title: {
+			...title,
+			text: lines.join("<br>")
+		}
+	};
+}
 /** An edge around hatched bars, so that a pale one is seen as a bar. In place. */
 function edgeHatched(trace, edge) {
 	const marker = trace["marker"];
@@ -5080,6 +5109,7 @@ function ready(s, look) {
 	capBars(data, layout);
 	roomForTexts(data, layout);
 	fitWords(layout);
+	fitTitle(layout);
 	for (const trace of data) {
 		contrast$1(trace, look.token("surface"));
 		edgeHatched(trace, look.token("idle-hatch"));

@@ -31,9 +31,9 @@ LEAST_CALLS: Final = 20
 HUBER: Final = 1.345
 """Residuals beyond so many standard deviations count by their sign alone."""
 TURNS: Final = 30
-DECILE: Final = 0.9
+LARGEST: Final = 0.1
 HIGH: Final = 0.95
-"""The observed ceiling is this quantile of bus bandwidths over the largest tenth of sizes."""
+"""The observed ceiling is this quantile of bus bandwidths over this part of the sizes, the largest ones, however often each occurs."""
 
 
 class Peak(NamedTuple):
@@ -103,7 +103,9 @@ def _observed(waited: Waits, sizes: Sizes, level: int) -> Peak:
     some = np.flatnonzero(sizes.usable & (sizes.level == level))
     if len(some) < LEAST_CALLS:
         return Peak(None, "")
-    some = some[sizes.size[some] >= np.quantile(sizes.size[some], DECILE)]
+    size, count = np.unique(sizes.size[some], return_counts=True)
+    enough = np.flatnonzero(np.cumsum(count[::-1]) >= LEAST_OF_GROUP)[0]  # one call of the largest size tells no ceiling
+    some = some[sizes.size[some] >= size[::-1][max(enough, int(len(size) * LARGEST) - 1)]]
     bus = sizes.size[some] * sizes.factor[some] / waited.transfer_ns[some] * 1e9
     return Peak(float(np.quantile(bus, HIGH)), "observed: the best of the largest collectives", True)
 

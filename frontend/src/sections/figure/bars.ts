@@ -79,6 +79,27 @@ export function fitWords(layout: Plain): void {
   });
 }
 
+/** px by which the names beside an axis may take more than their margin. */
+const BESIDE_NAMES = 30;
+
+/** A title below a figure that is wider than its room goes on in further lines; its unit stays with the word before. In place. */
+export function fitTitle(layout: Plain): void {
+  const axis = layout["xaxis"] as Plain;
+  const title = isPlain(axis["title"]) ? axis["title"] : {};
+  const text = String(title["text"] ?? "");
+  const width = Number(layout["width"]);
+  const margin = { l: 58, r: 14, ...(layout["margin"] as Record<string, number> | undefined) };
+  const room = (width - margin.l + margin.r - BESIDE_NAMES) / LETTER;
+  if (!(width > 0 && width < NARROW_FROM) || axis["domain"] || text.includes("<") || text.length <= room) return;
+  const lines: string[] = [];
+  for (const word of text.replace(/, /g, ",\u00a0").split(" ")) {
+    const line = lines.at(-1);
+    if (line !== undefined && line.length + 1 + word.length <= room) lines[lines.length - 1] = `${line} ${word}`;
+    else lines.push(word);
+  }
+  layout["xaxis"] = { ...axis, title: { ...title, text: lines.join("<br>") } };
+}
+
 /** An edge around hatched bars, so that a pale one is seen as a bar. In place. */
 export function edgeHatched(trace: Plain, edge: string): void {
   const marker = trace["marker"];

@@ -1,7 +1,7 @@
 // A report's figure made ready for the page: template, theme, the reader's selection, filter and zoom. Pure.
 import type { FigureSection, PointNote, Stretch } from "../../api/types";
 import type { Area } from "./area";
-import { capBars, edgeHatched, fitWords, roomForTexts } from "./bars";
+import { capBars, edgeHatched, fitTitle, fitWords, roomForTexts } from "./bars";
 import { ALL, isHex, NESTED, mixed, onColor, oneRoot, paintBoxes } from "./boxes";
 import { relabeled } from "./ticks";
 
@@ -95,6 +95,7 @@ export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Pl
   capBars(data, layout);
   roomForTexts(data, layout);
   fitWords(layout);
+  fitTitle(layout);
   for (const trace of data) {
     contrast(trace, look.token("surface"));
     edgeHatched(trace, look.token("idle-hatch"));

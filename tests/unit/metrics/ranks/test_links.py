@@ -50,6 +50,14 @@ def test_the_curve_of_a_link_is_that_of_the_slowest_host() -> None:
     assert given[LEVELS.index("between")] == Peak(25e9, "given as nic_bytes_per_s") == given[LEVELS.index("mixed")]
 
 
+def test_many_small_calls_do_not_lower_the_observed_ceiling() -> None:
+    # GIVEN a pipeline that sends 4 MiB a hundred times as often as its stages reduce 32 MiB between the same hosts
+    w = waited(simulate(Job(pp=2, dp=8, ranks_per_host=1, layers=1, steps=4, micro_batches=8, buckets=1)))
+    sizes = sizes_of(w, group_kinds(w.found.calls))
+    table = by_size(w, group_kinds(w.found.calls), sizes, peaks(w, sizes, Peak(None, ""), 0.0))
+    assert len(table[table["bytes"] == 32 << 20]) == 1 and (table["efficiency"].dropna() <= 1.02).all()
+
+
 def test_what_lacks_members_is_in_no_bandwidth() -> None:
     w = waited(simulate(Job(tp=2, dp=4, missing=(5,))))
     sizes = sizes_of(w, group_kinds(w.found.calls))
