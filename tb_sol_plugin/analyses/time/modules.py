@@ -16,7 +16,7 @@ import pandas as pd
 import xxhash
 
 from tb_sol_plugin.analyses.time import modules_tables as rows_of
-from tb_sol_plugin.analyses.time.modules_tables import headline, module_source, node_names, notices, row_names, worded
+from tb_sol_plugin.analyses.time.modules_tables import headline, known, module_source, node_names, notices, row_names, worded
 from tb_sol_plugin.metrics.report.longest import LONGEST, on_timeline
 from tb_sol_plugin.metrics.report.notes import source_notices
 from tb_sol_plugin.metrics.time import scope as source
@@ -25,6 +25,7 @@ from tb_sol_plugin.metrics.trees.label_times import module_calls, qualified_name
 from tb_sol_plugin.metrics.trees.module_tree import labels_alone
 from tb_sol_plugin.metrics.trees.modules import (
     CaptureModules,
+    Columns,
     MergedRow,
     by_class,
     capture_has_modules,
@@ -71,7 +72,7 @@ from tb_sol_plugin.model.report import (
     make_facts,
     make_table,
 )
-from tb_sol_plugin.tables.arrays import Floats
+from tb_sol_plugin.tables.arrays import Floats, Ints
 from tb_sol_plugin.units import capitalized, human
 
 MOST_NAMED = 500
@@ -213,14 +214,14 @@ def _report(capture: Capture, part: Scope, query: ModulesQuery, captured: Captur
     table = _derived(merged_sums(nodes, rows), query, whole, bool(len(capture.device)))
     if source.is_capture(capture):
         table = rows_of.with_label_times(capture, part, nodes, rows, table, query.direction)
-    table = rows_of.with_longest(capture, part, nodes, rows, table)
+    table |= rows_of.longest_calls(capture, part, nodes, rows)
     keys = _keys(nodes, rows)
-    table["id"] = keys
-    table["parent"] = [keys[p] if p >= 0 else None for p in table["parent"].tolist()]
-    table["qualified_name"] = _qualified(capture, nodes, rows)
+    table["id"] = np.array(keys, object)
+    table["parent"] = np.array([keys[p] if p >= 0 else None for p in table["parent"].tolist()], object)
+    table["qualified_name"] = np.array(_qualified(capture, nodes, rows), object)
     each = node_names(nodes, qualified_names(capture)) if source.is_capture(capture) else nodes["name"].tolist()
     if source.is_capture(capture):
-        table["name"] = row_names(rows, each)
+        table["name"] = np.array(row_names(rows, each), object)
     facts = _facts(capture, part, nodes, query.device_limits)
     report = Report(analysis="modules", title="Modules", headline=headline(capture, table, query.direction, whole))
     report.notices = (
@@ -241,20 +242,18 @@ def _report(capture: Capture, part: Scope, query: ModulesQuery, captured: Captur
     return report
 
 
-def _time(frame: pd.DataFrame, direction: str) -> pd.Series:
-    forward = frame["device_total_ns"] + frame["again_device_ns"]
-    if direction == "forward":
-        return forward
-    return frame["backward_device_ns"] if direction == "backward" else forward + frame["backward_device_ns"]
+def _time(rows: Columns | pd.DataFrame, direction: str) -> Ints:
+    total, again, backward = (np.asarray(rows[name]) for name in ("device_total_ns", "again_device_ns", "backward_device_ns"))
+    return np.asarray(total + again if direction == "forward" else backward if direction == "backward" else total + again + backward)
 
 
-def _derived(frame: pd.DataFrame, query: ModulesQuery, whole: int, has_device: bool) -> pd.DataFrame:
+def _derived(rows: Columns, query: ModulesQuery, whole: int, has_device: bool) -> Columns:
     """Returns shares and ratios, sums before ratios; without device activity the device columns are unknown."""
-    time = _time(frame, query.direction).to_numpy()
-    out = rows_of.with_ratios(frame.assign(time_ns=time, share=time / whole if whole else np.nan))
+    time = _time(rows, query.direction)
+    out = rows_of.with_ratios(rows | {"time_ns": time, "share": time / whole if whole else np.full(len(time), np.nan)})
     if not has_device:
-        for name in ("time_ns", "device_total_ns", "device_self_ns", "backward_device_ns", "device_events", "share", "modelled_share"):
-            out[name] = None
+        unknown = ("time_ns", "device_total_ns", "device_self_ns", "backward_device_ns", "device_events", "share", "modelled_share")
+        out |= dict.fromkeys(unknown, np.full(len(time), None, object))
     return out
 
 
@@ -294,16 +293,16 @@ def _facts(capture: Capture, part: Scope, nodes: pd.DataFrame, limits: str) -> d
     device = capture.device["duration_ns"].to_numpy()
     module = capture.device["module"].to_numpy()
     roots = nodes["parent"].to_numpy() < 0
-    per_name = nodes.groupby("name", observed=True)["device_events"].sum()
+    names, events = nodes["name"].tolist(), nodes["device_events"].tolist()
     whole = int(device[part.device].sum())
     inside = int(device[part.device & (module >= 0)].sum())
     backward = int(nodes["backward_device_ns"].to_numpy()[roots].sum())
-    credited = int(_time(nodes, "both").to_numpy()[roots].sum())
+    credited = int(_time(nodes, "both")[roots].sum())
     facts: dict[str, int | None] = {
-        "instances": int(nodes["name"].nunique()),
-        "calls": int(nodes["calls"].sum()),
-        "classes": int(nodes["class_name"].nunique()),
-        "instances_with_device_time": int((per_name > 0).sum()),
+        "instances": len(set(names)),
+        "calls": int(nodes["calls"].to_numpy().sum()),
+        "classes": len(set(nodes["class_name"].tolist())),
+        "instances_with_device_time": len({name for name, count in zip(names, events, strict=True) if count > 0}),
         "device_ns": whole,
         "in_modules_ns": inside,
         "backward_ns": backward,
@@ -336,21 +335,21 @@ def _table(
     capture: Capture,
     part: Scope,
     nodes: pd.DataFrame,
-    table: pd.DataFrame,
+    table: Columns,
     rows: list[MergedRow],
     query: ModulesQuery,
     facts: dict[str, int | None],
 ) -> TableSection:
-    frame = table
-    whole = facts["device_ns"]
+    shown, whole = table, facts["device_ns"]
     work = work_of(capture, part, query.direction, query.device_limits)
     outside = rows_of.outside_rows(capture, part, work, query.direction, whole or 0)
     if query.merge == "on":
-        frame = rows_of.with_self_rows(capture, work, nodes, rows, frame, whole or 0)
+        shown = rows_of.with_self_rows(capture, work, nodes, rows, table, whole or 0)
     columns = _columns(COLUMNS, facts, table)
-    data = {c.name: plain_list(frame[c.name]) for c in columns}
-    if len(outside):
-        data = {n: [*v, *(plain_list(outside[n]) if n in outside else [None] * len(outside))] for n, v in data.items()}
+    data = {c.name: plain_list(shown[c.name]) for c in columns}
+    last = outside["id"].tolist() if outside else []
+    if outside:
+        data = {n: [*v, *(plain_list(outside[n]) if n in outside else [None] * len(last))] for n, v in data.items()}
     merged = sum(len(r.nodes) for r in rows if r.merged)
     how = f", {merged} equal modules merged" if merged else ""
     of = f"; shares of {human(whole, 'ns')} of device work" if whole else ""
@@ -363,7 +362,7 @@ def _table(
         key="id",
         tree=TreeSpec(),
         sort=Sort("time_ns" if whole else "flop" if labels_alone(capture) else "host_total_ns"),
-        last=outside["id"].tolist() if len(outside) else [],
+        last=last,
         filters=["name", "class_name"] if "flop" not in facts else ["class_name"],
         timeline=on_timeline(capture, "calls"),
         footer="A module's work and time contain those of the modules it calls. Backward work is that of its forward operators."
@@ -374,29 +373,29 @@ def _table(
     return section
 
 
-def _columns(columns: tuple[Column, ...], facts: dict[str, int | None], table: pd.DataFrame) -> list[Column]:
+def _columns(columns: tuple[Column, ...], facts: dict[str, int | None], table: Columns) -> list[Column]:
     """Hides columns that have nothing to say: backward without a backward pass, limits without any."""
     hidden_columns: set[str] = set()
     if not facts["backward_ns"]:
         hidden_columns |= {"device_total_ns", "backward_device_ns"}
-    if not table["efficiency"].notna().any():
+    limited = known(table["efficiency"])
+    if not limited:
         hidden_columns |= {"sol_ns", "wasted_ns", "efficiency", "modelled_share", "flop", "bound"}
     if facts["device_ns"] is None:
         hidden_columns |= {"time_ns", "share", "device_self_ns", "modelled_share"}
     if "flop" in facts:
-        hidden_columns -= {"flop"} | ({"sol_ns", "bound"} if table["sol_ns"].notna().any() else set())
-        hidden_columns -= {"device_total_ns"} if table["device_total_ns"].notna().any() else set()
-    limited = table["efficiency"].notna().any()
+        hidden_columns -= {"flop"} | ({"sol_ns", "bound"} if known(table["sol_ns"]) else set())
+        hidden_columns -= {"device_total_ns"} if known(table["device_total_ns"]) else set()
     again = {"recompute_share"} if facts["recompute_ns"] else set()
-    hosted = table["host_total_ns"].notna().any() or "flop" not in facts
+    hosted = known(table["host_total_ns"]) or "flop" not in facts
     raised = {*(("host_total_ns",) if hosted else ()), *(("measured_ns",) if limited else ())} if facts["device_ns"] is None else set()
     hidden_columns |= set() if hosted else {"host_total_ns"}
-    hidden_columns |= set() if table["calls"].notna().any() else {"calls"}
+    hidden_columns |= set() if known(table["calls"]) else {"calls"}
     counted = {"flop": 1, "backward_flop": 2, "class_name": 1} if "flop" in facts else {}
-    counted |= {"operator_ns": 1} if table["owned_sum_ns"].notna().any() else {}
+    counted |= {"operator_ns": 1} if known(table["owned_sum_ns"]) else {}
     rank = counted | dict.fromkeys(again, 2) | dict.fromkeys(raised, 1) | dict.fromkeys(hidden_columns, 3)
     shown = [ranked(c, rank[c.name]) if c.name in rank else c for c in columns if "flop" in facts or c.name not in OF_A_CAPTURE]
-    shown = over_whole(shown, "module") if limited and not table["measured_ns"].notna().any() else shown
+    shown = over_whole(shown, "module") if limited and not known(table["measured_ns"]) else shown
     return [msgspec.structs.replace(c, doc=IN_THE_MODEL) if c.name == "name" and "flop" in facts else c for c in shown]
 
 
@@ -409,15 +408,15 @@ def _mark(section: TableSection) -> None:
 
 def _classes(capture: Capture, part: Scope, nodes: pd.DataFrame, query: ModulesQuery, facts: dict[str, int | None]) -> TableSection:
     whole = facts["device_ns"] or 0
-    frame = _derived(by_class(capture, nodes), query, whole, bool(len(capture.device)))
+    rows, table = class_rows(nodes), _derived(by_class(nodes), query, whole, bool(len(capture.device)))
     if source.is_capture(capture):
-        frame = rows_of.with_label_times(capture, part, nodes, class_rows(nodes), frame, query.direction)
-    frame = rows_of.with_longest(capture, part, nodes, class_rows(nodes), frame)
+        table = rows_of.with_label_times(capture, part, nodes, rows, table, query.direction)
+    table |= rows_of.longest_calls(capture, part, nodes, rows)
     section = make_table(
         "classes",
         "Classes",
-        frame,
-        _columns(CLASS_COLUMNS, facts, frame),
+        table,
+        _columns(CLASS_COLUMNS, facts, table),
         adds=["calls", "device_self_ns", "host_self_ns", "self_ns"],
         subtitle="summed over all instances; where an instance holds another of its class, both count",
         key="class_name",
@@ -426,7 +425,7 @@ def _classes(capture: Capture, part: Scope, nodes: pd.DataFrame, query: ModulesQ
         timeline=on_timeline(capture, "calls"),
     )
     _mark(section)
-    names = frame["class_name"].tolist()
+    names = table["class_name"].tolist()
     section.row_links = {str(row): Link("modules", {"find": str(name)}, "Its instances") for row, name in enumerate(names)}
     return section
 
@@ -441,13 +440,14 @@ def _facts_section(facts: dict[str, int | None]) -> FactsSection:
 
 LONGEST_KEY: Final = 2_000
 """Letters of the key of a row, which below that names all modules around it."""
+_WIDTHS: Final = {"host": "host_total_ns", "flop": "flop"}
 CHART_PIXELS: Final = 1150.0
 """Width of the icicle on a usual screen, to choose what its boxes say."""
 
 
 def icicle(
     nodes: pd.DataFrame,
-    time: pd.Series,
+    time: Ints,
     rows: list[MergedRow],
     keys: list[str],
     asked: str,
@@ -467,8 +467,7 @@ def icicle(
     path = _paths(above, [f"{name}#{i}" for i, name in enumerate(nodes["name"].tolist())])
     has_time = bool(time.sum())
     width = asked if asked != "device" or has_time else "host"
-    values = {"device": time, "host": nodes["host_total_ns"], "flop": nodes["flop"]}[width]
-    value = np.nan_to_num(values.to_numpy(dtype=np.float64))
+    value = np.nan_to_num((time if width == "device" else nodes[_WIDTHS[width]].to_numpy()).astype(np.float64))
     value = _bounded(above, value)
     widest = np.argsort(-value, kind="stable")[:limit]
     shown = set(widest[value[widest] > 0].tolist())

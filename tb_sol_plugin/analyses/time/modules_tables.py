@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import ratio
@@ -18,15 +19,14 @@ from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.trees.label_times import module_calls, module_device_ns
 from tb_sol_plugin.metrics.trees.module_tree import labels_alone, module_tree
 from tb_sol_plugin.metrics.trees.modules import OUTSIDE as NO_NODE
-from tb_sol_plugin.metrics.trees.modules import OWN, CaptureModules, Direction, MergedRow, ModuleWork
+from tb_sol_plugin.metrics.trees.modules import OWN, CaptureModules, Columns, Direction, MergedRow, ModuleWork
 from tb_sol_plugin.metrics.work.ownership import recomputed
-from tb_sol_plugin.metrics.work.sums import VALUES, ratios_of, sums
+from tb_sol_plugin.metrics.work.sums import VALUES, ratios_of, summed
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Link, Notice
 from tb_sol_plugin.tables import tree
-from tb_sol_plugin.tables.arrays import Mask, whole_numbers, whole_or_none
-from tb_sol_plugin.tables.table import with_columns
+from tb_sol_plugin.tables.arrays import Mask, Places, whole_or_none
 from tb_sol_plugin.units import human
 
 OUTSIDE: Final = "(outside every module)"
@@ -34,18 +34,18 @@ ACCUMULATION: Final = "(gradient accumulation)"
 _WHOLE: Final = ("flop", "backward_flop", "operator_ns", "bytes", "sol_ns", "measured_ns", "wasted_ns")
 
 
-def with_ratios(frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns `frame` (VALUES and time_ns) with what `ratios` makes of its sums and modelled_share; sums as whole numbers, None unknown."""
-    sums = {name: frame[name].to_numpy(dtype=np.float64) for name in VALUES}
+def with_ratios(rows: Columns) -> Columns:
+    """Returns rows (VALUES and time_ns) with `ratios_of` their sums and modelled_share; sums as whole numbers, None unknown."""
+    sums = {name: rows[name].astype(np.float64, copy=False) for name in VALUES}
     more = ratios_of(sums)
-    more["modelled_share"] = ratio(np.nan_to_num(sums["modelled_sum_ns"]), frame["time_ns"].to_numpy(dtype=np.float64))
+    more["modelled_share"] = ratio(np.nan_to_num(sums["modelled_sum_ns"]), rows["time_ns"].astype(np.float64))
     every = sums | more | {"operator_ns": sums["owned_sum_ns"]}
-    return with_columns(frame, more | {name: whole_or_none(every[name]) for name in _WHOLE})
+    return rows | more | {name: whole_or_none(every[name]) for name in _WHOLE}
 
 
 def with_label_times(
-    capture: Capture, part: Scope, nodes: pd.DataFrame, rows: list[MergedRow], frame: pd.DataFrame, direction: Direction
-) -> pd.DataFrame:
+    capture: Capture, part: Scope, nodes: pd.DataFrame, rows: list[MergedRow], table: Columns, direction: Direction
+) -> Columns:
     """Returns rows of a SOL capture with the forward device time that was measured around modules; unknown where one of a row was not.
 
     Where modules are known by labels alone, calls are those that were timed, and the host has no time.
@@ -54,76 +54,74 @@ def with_label_times(
     if labels_alone(capture):
         calls = module_calls(capture, part)[nodes["node"].to_numpy()]
         count = [calls[list(row.nodes)].sum() for row in rows]
-        known = pd.Series([int(n) if n == n else None for n in count], dtype=object, index=frame.index)
-        frame = frame.assign(calls=known, host_total_ns=None, host_self_ns=None)
+        nothing = np.full(len(rows), None, object)
+        table = table | {
+            "calls": np.array([int(n) if n == n else None for n in count], object), "host_total_ns": nothing, "host_self_ns": nothing,
+        }  # fmt: skip
     each = module_device_ns(capture, part)[nodes["node"].to_numpy()]
     time = np.array([each[list(row.nodes)].sum() for row in rows], np.float64)
     if not np.isfinite(time).any():
-        return frame
-    shown = whole_numbers(pd.Series(time, frame.index))
-    out = frame.assign(device_total_ns=shown)
-    if direction == "forward" and not frame["measured_ns"].notna().any():
-        sol = pd.to_numeric(frame["sol_ns"]).to_numpy(dtype=np.float64)
-        wasted = whole_numbers(pd.Series(time - sol, frame.index))
-        out = out.assign(time_ns=shown, efficiency=ratio(sol, time), wasted_ns=wasted)
+        return table
+    shown = whole_or_none(time)
+    out = table | {"device_total_ns": shown}
+    if direction == "forward" and not known(table["measured_ns"]):
+        sol = table["sol_ns"].astype(np.float64)
+        out |= {"time_ns": shown, "efficiency": ratio(sol, time), "wasted_ns": whole_or_none(time - sol)}
     return out
 
 
-def with_longest(capture: Capture, part: Scope, nodes: pd.DataFrame, rows: list[MergedRow], frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns rows of `module_times`, merged or not, with the columns of LONGEST: the longest of the calls of all nodes of a row."""
+def known(values: npt.NDArray[Any]) -> bool:
+    """Whether any value of a column is known."""
+    return bool(pd.notna(values).any())
+
+
+def longest_calls(capture: Capture, part: Scope, nodes: pd.DataFrame, rows: list[MergedRow]) -> Columns:
+    """Returns the columns of LONGEST of rows of `module_times`, merged or not: the longest of the calls of all nodes of a row."""
     tree_ = module_tree(capture)
     h = at.host(capture)
     of_node = np.full(len(tree_.name) + 1, -1, np.int64)
     numbers = nodes["node"].to_numpy()
-    for i, merged in enumerate(rows):
-        of_node[numbers[list(merged.nodes)]] = i
+    of_node[numbers[[node for row in rows for node in row.nodes]]] = np.repeat(np.arange(len(rows)), [len(row.nodes) for row in rows])
     calls = np.flatnonzero(part.host & (tree_.node >= 0)) if len(tree_.node) else np.zeros(0, np.int64)
     found = longest(of_node[tree_.node[calls]], h.start[calls], h.duration[calls], len(rows))
-    return frame.assign(**found)
+    return {name: values.to_numpy(object, na_value=None) for name, values in found.items()}  # type: ignore[arg-type]
 
 
 def with_self_rows(
-    capture: Capture, work: ModuleWork, nodes: pd.DataFrame, rows: list[MergedRow], frame: pd.DataFrame, whole: int
-) -> pd.DataFrame:
+    capture: Capture, work: ModuleWork, nodes: pd.DataFrame, rows: list[MergedRow], table: Columns, whole: int
+) -> Columns:
     """Adds after each row with modules inside a row `self: bmm, softmax` for the work of the module itself, backward work included.
 
     Its time is the row's less that of the rows inside, its work that of the calls that belong to the module and to none inside.
     """
     if not len(capture.device):
-        return frame
-    time = pd.to_numeric(frame["time_ns"]).to_numpy(dtype=np.int64)
-    position = {key: i for i, key in enumerate(frame["id"].tolist())}
-    up = np.array([position.get(p, -1) if p is not None else -1 for p in frame["parent"].tolist()], np.int64)
-    inside = at.sum_by(up, time, len(frame))
-    own = np.maximum(time - inside, 0)
-    chosen = np.flatnonzero(np.isin(np.arange(len(frame)), up) & (own > 0))
+        return table
+    time = table["time_ns"].astype(np.int64)
+    keys = table["id"].tolist()
+    position = {key: i for i, key in enumerate(keys)}
+    up = np.array([position.get(p, -1) if p is not None else -1 for p in table["parent"].tolist()], np.int64)
+    own = np.maximum(time - at.sum_by(up, time, len(rows)), 0)
+    chosen = np.flatnonzero(np.isin(np.arange(len(rows)), up) & (own > 0))
     if not len(chosen):
-        return frame
+        return table
     named = _self_names(work, nodes, rows)
-    part = frame.iloc[chosen]
-    extra = pd.DataFrame({name: part[OWN + name].to_numpy(dtype=np.float64) for name in VALUES})
-    extra = with_ratios(extra.assign(time_ns=own[chosen]))
-    extra = extra.assign(
-        id=[f"{key}/self" for key in part["id"]],
-        parent=part["id"].tolist(),
-        name=[f"self: {named.get(int(i), 'launched by the module itself')}" for i in chosen],
-        share=own[chosen] / whole if whole else np.nan,
-        _at=chosen + 0.5,
-        **{name: part[name].tolist() for name in ("class_name", "instances", "calls", "device_self_ns")},
-    )
-    extra["device_total_ns"] = extra["device_self_ns"]
-    extra["backward_device_ns"] = None
-    columns = [*frame.columns, "_at"]
-    out = pd.concat([frame.astype(object).assign(_at=range(len(frame))), extra.reindex(columns=columns).astype(object)], ignore_index=True)
-    return out.sort_values("_at", kind="stable", ignore_index=True).drop(columns="_at")
+    extra = with_ratios({name: table[OWN + name][chosen] for name in VALUES} | {"time_ns": own[chosen]})
+    extra |= {name: table[name][chosen] for name in ("class_name", "instances", "calls", "device_self_ns")}
+    extra |= {
+        "id": np.array([f"{keys[i]}/self" for i in chosen.tolist()], object), "parent": table["id"][chosen],
+        "name": np.array([f"self: {named.get(i, 'launched by the module itself')}" for i in chosen.tolist()], object),
+        "share": own[chosen] / whole if whole else np.full(len(chosen), np.nan), "device_total_ns": extra["device_self_ns"],
+        "backward_device_ns": np.full(len(chosen), None, object),
+    }  # fmt: skip
+    nothing = np.full(len(chosen), None, object)
+    return {name: np.insert(values.astype(object), chosen + 1, extra.get(name, nothing)) for name, values in table.items()}
 
 
 def _self_names(work: ModuleWork, nodes: pd.DataFrame, rows: list[MergedRow], most: int = 3) -> dict[int, str]:
     """Returns per row the operators that own most of its own device time, `aten::` left out."""
     row_of_node = np.full(len(work.own["flop"]) + 1, -1, np.int64)
     numbers = nodes["node"].to_numpy()
-    for i, merged in enumerate(rows):
-        row_of_node[numbers[list(merged.nodes)]] = i
+    row_of_node[numbers[[node for row in rows for node in row.nodes]]] = np.repeat(np.arange(len(rows)), [len(row.nodes) for row in rows])
     row = row_of_node[np.where(work.node >= 0, work.node, -1)]
     name = work.calls.ops["name"]
     time = pd.Series(work.calls.values["owned_sum_ns"]).groupby([row, name.cat.codes.to_numpy()]).sum()
@@ -137,7 +135,7 @@ def _self_names(work: ModuleWork, nodes: pd.DataFrame, rows: list[MergedRow], mo
     return {i: ", ".join(sorted(of, key=lambda s: -of[s])[:most]) for i, of in by_row.items()}
 
 
-def outside_rows(capture: Capture, part: Scope, work: ModuleWork, direction: Direction, whole: int) -> pd.DataFrame:
+def outside_rows(capture: Capture, part: Scope, work: ModuleWork, direction: Direction, whole: int) -> Columns:
     """Returns device work of no module, a row per reason; work credited to a module through its forward operator is left out."""
     if not len(capture.device):
         return _outside_host(work)
@@ -154,29 +152,21 @@ def outside_rows(capture: Capture, part: Scope, work: ModuleWork, direction: Dir
     if direction != "forward":
         reasons = _accumulation_apart(capture, reasons)
     if not reasons:
-        return pd.DataFrame()
+        return {}
     reason = np.full(len(owner), -1, np.int64)
     for i, (_, mask) in enumerate(reasons):
         reason[mask] = i
-    names = [name for name, _ in reasons]
+    names = np.array([name for name, _ in reasons], object)
     time = at.sum_by(reason, duration, len(names))
-    frame = pd.DataFrame(
-        {
-            "id": names,
-            "parent": pd.Series([None] * len(names), dtype=object),
-            "name": names,
-            "class_name": "",
-            "time_ns": time,
-            "device_total_ns": time,
-            "device_self_ns": time,
-            "device_events": at.sum_by(reason, np.ones(len(reason), np.int64), len(names)),
-            "share": time / whole if whole else np.nan,
-        }
-    )
     alone = work.node == NO_NODE
     code = np.where(alone, _reason_of_calls(work, reason)[work.calls.rows], -1)
     code = np.where(alone & (code < 0), 0, code)
-    return with_ratios(pd.concat([frame, sums(work.calls.values, code, len(names))], axis=1))
+    return with_ratios({
+        "id": names, "parent": np.full(len(names), None, object), "name": names, "class_name": np.full(len(names), "", object),
+        "time_ns": time, "device_total_ns": time, "device_self_ns": time,
+        "device_events": at.sum_by(reason, np.ones(len(reason), np.int64), len(names)),
+        "share": time / whole if whole else np.full(len(names), np.nan), **summed(work.calls.values, code, len(names)),
+    })  # fmt: skip
 
 
 def _reason_of_calls(work: ModuleWork, reason: np.ndarray) -> np.ndarray:
@@ -188,17 +178,18 @@ def _reason_of_calls(work: ModuleWork, reason: np.ndarray) -> np.ndarray:
     return out
 
 
-def _outside_host(work: ModuleWork) -> pd.DataFrame:
+def _outside_host(work: ModuleWork) -> Columns:
     """Returns the limits of operators outside every module of a recording without device work, where there are limits.
 
     Of a SOL capture their work too.
     """
-    values = sums(work.calls.values, np.where(work.node == NO_NODE, 0, -1), 1)
+    values = summed(work.calls.values, np.where(work.node == NO_NODE, 0, -1), 1)
     known = ("sol_ns", "flop", "bytes", "owned_sum_ns") if work.calls.done.from_ledger else ("sol_ns",)
-    if not np.isfinite(values[list(known)].to_numpy(dtype=np.float64)).any():
-        return pd.DataFrame()
-    own = {"id": OUTSIDE, "parent": None, "name": OUTSIDE, "class_name": "", "time_ns": 0}
-    return with_ratios(values.assign(**own)).assign(time_ns=None, modelled_share=None)
+    if not any(np.isfinite(values[name]).any() for name in known):
+        return {}
+    name, nothing = np.array([OUTSIDE], object), np.array([None], object)
+    own = {"id": name, "parent": nothing, "name": name, "class_name": np.array([""], object)}
+    return with_ratios({**values, **own, "time_ns": np.zeros(1, np.int64)}) | {"time_ns": nothing, "modelled_share": nothing}
 
 
 def _accumulation_apart(capture: Capture, reasons: list[tuple[str, Mask]]) -> list[tuple[str, Mask]]:
@@ -268,23 +259,21 @@ def _range(names: list[str]) -> str:
 # the headline, and where its modules come from.
 
 
-def headline(capture: Capture, table: pd.DataFrame, direction: Direction, whole: int) -> str:
+def headline(capture: Capture, table: Columns, direction: Direction, whole: int) -> str:
     """Names the class whose own work (device self, below it nothing that stands out) is largest, with its efficiency."""
+    if not len(table["name"]):
+        return "No module was called in this selection."
     if scope.is_capture(capture):
         return _counted(table, direction)
-    if table.empty:
-        return "No module was called in this selection."
     if not whole:
-        by_host = table.groupby("class_name", observed=True)["host_self_ns"].sum()
-        top = str(by_host.idxmax())
-        return f"`{top}` takes **{human(int(by_host[top]), 'ns')}** of host time of its own; no device activity was recorded."
-    own = (table["device_self_ns"] + table["backward_self_ns"]).groupby(table["class_name"], observed=True).sum()
-    if not own.max():
+        top, host = _largest_class(table, table["host_self_ns"])
+        return f"`{top}` takes **{human(int(host), 'ns')}** of host time of its own; no device activity was recorded."
+    top, own = _largest_class(table, table["device_self_ns"] + table["backward_self_ns"])
+    if not own:
         return "No device work was launched inside a module call."
-    top = str(own.idxmax())
     rows = _outermost(table, top)
-    count = int(rows["instances"].sum())
-    time, sol, measured, modeled = (pd.to_numeric(rows[c]).sum() for c in ("time_ns", "sol_ns", "measured_ns", "modelled_sum_ns"))
+    count, time = int(table["instances"][rows].sum()), int(table["time_ns"][rows].sum())
+    sol, measured, modeled = (float(np.nansum(table[c][rows].astype(np.float64))) for c in ("sol_ns", "measured_ns", "modelled_sum_ns"))
     efficiency = ""
     if measured > 0 and sol > 0:
         part = f"its modeled part, {human(modeled / time, 'ratio')} of that, " if modeled < 0.95 * time else ""
@@ -294,10 +283,21 @@ def headline(capture: Capture, table: pd.DataFrame, direction: Direction, whole:
     return f"Work in {where}{only} takes **{human(time / whole, 'ratio')}** of the device time{efficiency}."
 
 
-def _outermost(table: pd.DataFrame, class_name: str) -> pd.DataFrame:
+def _largest_class(table: Columns, values: npt.NDArray[Any]) -> tuple[str, float]:
+    """Returns the class with the largest sum of some values, of equal ones the first by name, and that sum."""
+    names, code = np.unique(table["class_name"], return_inverse=True)
+    total = np.zeros(len(names), values.dtype)
+    np.add.at(total, code, values)
+    best = int(total.argmax())
+    return str(names[best]), total[best]
+
+
+def _outermost(table: Columns, class_name: str) -> Places:
     """Returns the rows of a class without a row of the same class anywhere above them: the time of one is no part of another's."""
-    parent = dict(zip(table["id"], table["parent"], strict=True))
-    same = set(table["id"][table["class_name"] == class_name])
+    keys = table["id"].tolist()
+    parent = dict(zip(keys, table["parent"].tolist(), strict=True))
+    rows = np.flatnonzero(table["class_name"] == class_name)
+    same = {keys[row] for row in rows.tolist()}
 
     def inside(row: str) -> bool:
         above = parent.get(row)
@@ -305,31 +305,25 @@ def _outermost(table: pd.DataFrame, class_name: str) -> pd.DataFrame:
             above = parent.get(above)
         return isinstance(above, str)
 
-    return table[[name in same and not inside(name) for name in table["id"].tolist()]]
+    return rows[[not inside(keys[row]) for row in rows.tolist()]]
 
 
-def _counted(table: pd.DataFrame, direction: Direction) -> str:
+def _counted(table: Columns, direction: Direction) -> str:
     """Of a SOL capture: the class whose own calls hold most matrix work (most host time where there is none), and its efficiency."""
-    if table.empty:
-        return "No module was called in this selection."
-    own = table.assign(work=np.nan_to_num(pd.to_numeric(table[f"{OWN}flop"])))
-    work = own.groupby("class_name", observed=True)["work"].sum()
-    roots = table[table["parent"].isna()]
-    if not work.max() > 0 and not own["host_self_ns"].notna().any():
-        return "No matrix work was counted in modules."
-    if not work.max() > 0:
-        by_host = table.groupby("class_name", observed=True)["host_self_ns"].sum()
-        top = str(by_host.idxmax())
-        return f"`{top}` takes **{human(int(by_host[top]), 'ns')}** of host time of its own."
-    top = str(work.idxmax())
-    rows = own[own["class_name"] == top]
-    count = int(rows["instances"].sum())
-    least, measured = (float(pd.to_numeric(rows[f"{OWN}{n}"]).sum()) for n in ("timed_sol_ns", "measured_ns"))
+    top, work = _largest_class(table, np.nan_to_num(table[f"{OWN}flop"]))
+    if not work > 0:
+        if not known(table["host_self_ns"]):
+            return "No matrix work was counted in modules."
+        top, host = _largest_class(table, table["host_self_ns"])
+        return f"`{top}` takes **{human(int(host), 'ns')}** of host time of its own."
+    rows, roots = table["class_name"] == top, pd.isna(table["parent"])
+    count = int(table["instances"][rows].sum())
+    least, measured = (float(np.nansum(table[f"{OWN}{n}"][rows])) for n in ("timed_sol_ns", "measured_ns"))
     efficiency = f" and runs at **{human(least / measured, 'ratio')}** of its limit" if measured > 0 and least > 0 else ""
     where = f"the {count} `{top}` modules" if count > 1 else f"`{top}`"
     only = f", {direction}," if direction != "both" else ""
-    whole = max(float(np.nansum(pd.to_numeric(roots["flop"]))), float(work[top]))
-    return f"Work in {where}{only} is **{human(float(work[top]) / whole, 'ratio')}** of the matrix work of all modules{efficiency}."
+    whole = max(float(np.nansum(table["flop"][roots].astype(np.float64))), float(work))
+    return f"Work in {where}{only} is **{human(float(work) / whole, 'ratio')}** of the matrix work of all modules{efficiency}."
 
 
 def notices(capture: Capture, direction: Direction, facts: dict[str, int | None]) -> list[Notice]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.devices.limits import devices_in_use
-from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics import memo, memo_under
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.scope import Scope
@@ -143,8 +143,13 @@ BY_NODE: Final = ("calls", "host_self_ns", "device_self_ns", "backward_self_ns")
 
 def work_of(capture: Capture, part: Scope, direction: Direction = "both", limits: str = "") -> ModuleWork:
     """Returns the work per node of `module_tree`, see `module_work`."""
-    tree = module_tree(capture)
-    return module_work(capture, part, tree.node, tree.end, direction, limits, of_label=tree.of_label)
+
+    def make() -> ModuleWork:
+        tree = module_tree(capture)
+        return module_work(capture, part, tree.node, tree.end, direction, limits, of_label=tree.of_label)
+
+    key = ("module_work", part.whole, part.rows, direction)
+    return memo_under(capture, calls_of(capture, part, limits).done.spec, key, make)
 
 
 def module_times(capture: Capture, part: Scope, direction: Direction = "both", limits: str = "") -> pd.DataFrame:
@@ -319,20 +324,24 @@ def _equal(nodes: list[int], shape: list[int], always: bool) -> list[tuple[int, 
     return sorted(out, key=lambda g: g[0])
 
 
-def merged_sums(frame: pd.DataFrame, rows: list[MergedRow]) -> pd.DataFrame:
+Columns: TypeAlias = dict[str, npt.NDArray[Any]]
+"""Rows of modules by column."""
+
+
+def merged_sums(frame: pd.DataFrame, rows: list[MergedRow]) -> Columns:
     """Returns sums of `SUMS` and `WORK` per merged row; a row of 24 equal layers is named `Layer 24×`."""
-    names: dict[str, object] = {
-        "name": [f"{r.class_name} {len(r.nodes)}×" if r.merged else r.name for r in rows],
-        "class_name": [r.class_name for r in rows],
-        "instances": [len(r.nodes) for r in rows],
-        "parent": [r.parent for r in rows],
+    return {
+        "name": np.array([f"{r.class_name} {len(r.nodes)}×" if r.merged else r.name for r in rows], object),
+        "class_name": np.array([r.class_name for r in rows], object),
+        "instances": np.array([len(r.nodes) for r in rows], np.int64),
+        "parent": np.array([r.parent for r in rows], np.int64),
+        **_sums_of({name: frame[name].to_numpy() for name in (*SUMS, *WORK)}, rows),
     }
-    return pd.DataFrame(names | _sums_of({name: frame[name].to_numpy() for name in (*SUMS, *WORK)}, rows), copy=False)
 
 
 def _sums_of(columns: Mapping[str, npt.NDArray[Any]], rows: list[MergedRow]) -> dict[str, npt.NDArray[Any]]:
     """Returns the sum of each column over the nodes of each row; NaN where nothing is known of a row."""
-    node = np.concatenate([np.array(row.nodes, np.int64) for row in rows]) if rows else np.zeros(0, np.int64)
+    node = np.array([node for row in rows for node in row.nodes], np.int64)
     group = np.repeat(np.arange(len(rows)), [len(row.nodes) for row in rows])
     values = {name: column[node] for name, column in columns.items()}
     whole = {name: at.sum_by(group, column, len(rows)) for name, column in values.items() if column.dtype.kind != "f"}
@@ -366,7 +375,7 @@ def _below_itself(frame: pd.DataFrame) -> Mask:
     return out
 
 
-def by_class(capture: Capture, frame: pd.DataFrame) -> pd.DataFrame:
+def by_class(frame: pd.DataFrame) -> Columns:
     """Returns sums per class over all instances, each over its outermost calls; two instances of a class, one in the other, both count.
 
     Columns: class_name, instances (distinct names), SUMS, WORK.
@@ -375,9 +384,9 @@ def by_class(capture: Capture, frame: pd.DataFrame) -> pd.DataFrame:
     of_nodes = {name: name in BY_NODE or name.startswith(OWN) for name in (*SUMS, *WORK)}
     outermost = _sums_of({name: frame[name].to_numpy() for name, every in of_nodes.items() if not every}, rows)
     each = _sums_of({name: frame[name].to_numpy() for name, every in of_nodes.items() if every}, _by_class(frame, np.arange(len(frame))))
-    classes = [row.class_name for row in rows]
-    counts = [len({names[node] for node in row.nodes}) for row in rows]
-    return pd.DataFrame({"name": classes, "class_name": classes, "instances": counts, **outermost, **each}, copy=False)
+    classes = np.array([row.class_name for row in rows], object)
+    counts = np.array([len({names[node] for node in row.nodes}) for row in rows], np.int64)
+    return {"name": classes, "class_name": classes, "instances": counts, **outermost, **each}
 
 
 # -- Modules of a trace that recorded none, from the SOL capture beside it -------------------------------------------

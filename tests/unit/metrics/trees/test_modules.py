@@ -85,7 +85,7 @@ def test_a_module_inside_itself_is_one_node_over_its_outermost_calls(tmp_path: P
     assert nodes["host_total_ns"].tolist() == [1_000, 200] and nodes["host_self_ns"].tolist() == [800, 200]
     assert nodes["device_total_ns"].tolist() == [57, 50] and nodes["device_self_ns"].tolist() == [7, 50]
     # AND so is its class
-    classes = by_class(c, nodes).set_index("class_name")
+    classes = pd.DataFrame(by_class(nodes)).set_index("class_name")
     assert classes.loc["R", ["instances", "calls", "host_total_ns", "device_total_ns"]].tolist() == [1, 4, 1_000, 57]
 
 
@@ -103,7 +103,7 @@ def test_a_class_counts_a_module_that_lies_deeper_inside_itself_once(tmp_path: P
     nodes = module_times(c, scope(c, Query()))
     assert nodes["name"].tolist() == ["R_0", "Other_0", "R_0", "R_1", "R_2"]
     # THEN the class holds 1 000 + 300 + 200 of the host and 55 of the device, and of its own 300 + 400 + 100 + 200
-    row = by_class(c, nodes).set_index("class_name").loc["R"]
+    row = pd.DataFrame(by_class(nodes)).set_index("class_name").loc["R"]
     assert (row["instances"], row["calls"], row["host_total_ns"], row["device_total_ns"]) == (3, 4, 1_500, 55)
     assert (row["host_self_ns"], row["device_self_ns"]) == (1_000, 55)
     # AND the sentence of the page has the time of each moment once: no class takes more than the whole
@@ -198,7 +198,7 @@ def test_equal_siblings_become_one_row_and_sums_stay(stack: Capture) -> None:
     assert merged["device_self_ns"].sum() == nodes["device_self_ns"].sum() == 92
     # AND without merging every node is a row under its own name
     plain = merged_sums(nodes, unmerged(nodes))
-    assert plain["name"].tolist() == nodes["name"].tolist() and len(plain) == 16
+    assert plain["name"].tolist() == nodes["name"].tolist() and len(plain["name"]) == 16
 
 
 def test_layers_of_different_structure_are_not_merged(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_layers_of_different_structure_are_not_merged(tmp_path: Path) -> None:
 
 def test_classes_sum_over_instances(stack: Capture) -> None:
     nodes = module_times(stack, scope(stack, Query()))
-    classes = by_class(stack, nodes).set_index("class_name")
+    classes = pd.DataFrame(by_class(nodes)).set_index("class_name")
     assert classes.loc["Linear", ["instances", "calls", "device_total_ns"]].tolist() == [8, 8, 92]
 
 
