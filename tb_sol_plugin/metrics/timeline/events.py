@@ -167,20 +167,17 @@ class Events:
     @cached_property
     def _coded(self) -> tuple[Names, list[npt.NDArray[np.int32]]]:
         """Returns the names, and per table the id by name code and kind; the last row of each stands for no name."""
-        place: dict[tuple[str, int], int] = {}
+        columns = [arrays.coded(self.capture.column(table, "name")) for table in TABLES]
+        word, category = (np.concatenate(parts) for parts in zip(*(np.divmod(u, len(CATEGORIES)) for u in self.used), strict=True))
+        ends = np.cumsum([len(u) for u in self.used])
+        texts = np.concatenate([_spelled(c, w) for c, w in zip(columns, np.split(word, ends[:-1]), strict=True)])
+        place, first = arrays.numbered(pd.factorize(texts)[0] * len(CATEGORIES) + category)
         lookups = []
-        for table, used in enumerate(self.used):
-            column = arrays.coded(self.capture.column(TABLES[table], "name"))
-            words = len(column.categories)
-            lookup = np.full((words + 1, len(CATEGORIES)), -1, np.int32)
-            if len(used):
-                word = used // len(CATEGORIES)
-                spelled = column.categories.take(np.minimum(word, max(words - 1, 0))).tolist() if words else [""] * len(used)
-                texts = (str(one) if code < words else "" for one, code in zip(spelled, word.tolist(), strict=True))
-                pairs = zip(texts, (used % len(CATEGORIES)).tolist(), strict=True)
-                lookup.flat[used] = np.fromiter((place.setdefault(pair, len(place)) for pair in pairs), np.int32, len(used))
-            lookups.append(np.ascontiguousarray(lookup[:, _category_of(TABLES[table])]))
-        return Names([text for text, _ in place], np.fromiter((category for _, category in place), np.uint8, len(place))), lookups
+        for table, column, used, own in zip(TABLES, columns, self.used, np.split(place, ends[:-1]), strict=True):
+            lookup = np.full((len(column.categories) + 1, len(CATEGORIES)), -1, np.int32)
+            lookup.flat[used] = own
+            lookups.append(np.ascontiguousarray(lookup[:, _category_of(table)]))
+        return Names(texts[first].tolist(), category[first].astype(np.uint8)), lookups
 
     def _kinds(self, table: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
         """Returns the kind of each row of a table, as one value where it is the same for all, and the category of each kind.
@@ -238,6 +235,14 @@ class Events:
         """
         number = TABLES.index(table)
         return self._codes[number], self._kinds(number)[0], self._coded[1][number]
+
+
+def _spelled(column: arrays.Coded, word: Ints) -> arrays.Objects:
+    """Returns the texts of some codes, "" for one beyond them all."""
+    out = np.full(len(word), "", object)
+    known = word < len(column.categories)
+    out[known] = [str(one) for one in column.categories.take(word[known]).tolist()]
+    return out
 
 
 def _category_of(table: str) -> npt.NDArray[np.uint8]:
