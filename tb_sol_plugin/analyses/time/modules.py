@@ -440,7 +440,6 @@ def _facts_section(facts: dict[str, int | None]) -> FactsSection:
 
 LONGEST_KEY: Final = 2_000
 """Letters of the key of a row, which below that names all modules around it."""
-_WIDTHS: Final = {"host": "host_total_ns", "flop": "flop"}
 CHART_PIXELS: Final = 1150.0
 """Width of the icicle on a usual screen, to choose what its boxes say."""
 
@@ -467,7 +466,8 @@ def icicle(
     path = _paths(above, [f"{name}#{i}" for i, name in enumerate(nodes["name"].tolist())])
     has_time = bool(time.sum())
     width = asked if asked != "device" or has_time else "host"
-    value = np.nan_to_num((time if width == "device" else nodes[_WIDTHS[width]].to_numpy()).astype(np.float64))
+    values = {"device": time, "host": nodes["host_total_ns"].to_numpy(), "flop": nodes["flop"].to_numpy()}[width]
+    value = np.nan_to_num(values.astype(np.float64))
     value = _bounded(above, value)
     widest = np.argsort(-value, kind="stable")[:limit]
     shown = set(widest[value[widest] > 0].tolist())
