@@ -68,13 +68,12 @@ class Keys:
 class Inside:
     """What lies inside of each row of a table, whose rows are in preorder.
 
-    parent: the row directly around each, -1 for none. last: the row after those inside of each. depth: how many are around each. at: rows
-    with another amount, ascending. before: sums of it up to each (one more than `at`).
+    parent: the row directly around each, -1 for none; what is directly inside of one row does not overlap. last: the row after those inside
+    of each. at: rows with another amount, ascending. before: sums of it up to each (one more than `at`).
     """
 
     parent: Rows
     last: Rows
-    depth: npt.NDArray[np.integer]
     at: Rows
     before: Ints
 
@@ -94,7 +93,7 @@ class Times:
 
 _NONE: Final = np.zeros(0, np.int64)
 _NO_ROWS: Final = np.zeros(0, np.int32)
-_NOTHING: Final = Inside(_NO_ROWS, _NO_ROWS, _NO_ROWS, _NO_ROWS, _NONE)
+_NOTHING: Final = Inside(_NO_ROWS, _NO_ROWS, _NO_ROWS, _NONE)
 
 
 class Sums:
@@ -112,14 +111,10 @@ class Sums:
         self.group, self.time, self._added = np.empty(rows, np.int32), np.empty(rows, np.int64), 0
 
     def add(self, runs: Runs, keys: Keys, times: Times, begin: int, end: int) -> None:
-        """Add rows of a table, their times cut to `[begin, end)`, to their groups.
-
-        The time of a row of its own is never negative, however much those inside of it overlap.
-        """
+        """Add rows of a table, their times cut to `[begin, end)`, to their groups."""
         if not len(runs):
             return
         inside = times.inside or _NOTHING
-        room = int(runs.of(inside.depth).max()) + 2 if times.inside is not None else 0
         part = slice(self._added, self._added + len(runs))
         self._added = part.stop
         add_kernel(
@@ -131,7 +126,7 @@ class Sums:
             (fixed(times.start, np.int64), fixed(times.duration, np.int64), fixed(_NONE if times.own is None else times.own, np.int64)),
             (
                 *(fixed(one, np.int32) for one in (inside.parent, inside.last, inside.at)),
-                fixed(inside.before, np.int64), np.zeros((room, 3), np.int64),
+                fixed(inside.before, np.int64),
             ),
             (begin, end), self.group[part], self.time[part], self._all, self.by_key,
         )  # fmt: skip
@@ -158,7 +153,7 @@ def load() -> None:
     one = np.zeros(1, np.int64)
     group = one.astype(np.int32)
     sums, runs, keys = Sums(1, 1), Runs(one, one + 1, one), Keys(group, group.astype(np.uint8), np.zeros((1, 1), np.int32))
-    sums.add(runs, keys, Times(one, one, Inside(group - 1, group + 1, group, group, np.zeros(2, np.int64))), 0, 1)
+    sums.add(runs, keys, Times(one, one, Inside(group - 1, group + 1, group, np.zeros(2, np.int64))), 0, 1)
     sums.quantiles(1.0)
 
 
@@ -167,18 +162,20 @@ def load() -> None:
 
 @compiled()
 def add_kernel(runs, keys, times, inside, window, group, time, sums, by_key):  # type: ignore[no-untyped-def]
-    """Adds the times of rows, cut to a window, to those of their groups, in one pass. The rows are in preorder where they enclose others.
+    """Adds the times of rows, cut to a window, to those of their groups, in one pass. A row stands after those around it.
 
-    What a row covers of the row around it is taken from the own time of that one, where it is among the rows: those that are open are kept
-    on a stack, and added when the first row after those inside of them is reached.
+    What a row covers of the row around it is taken from the own time of that one's group, where it is among the rows, too.
     """
     (low, high, label), (code, kind, lookup) = runs, keys
-    (start, duration, own), (parent, last, at, before, opened), (begin, end) = times, inside, window
+    (start, duration, own), (parent, last, at, before), (begin, end) = times, inside, window
     count, total, alone, amount, least, most = sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]
     none, several, known, nested = len(lookup) - 1, len(kind) > 1, len(own) > 0, len(parent) > 0
     labelled = len(by_key) > 0
-    n, place, depth, left, until = 0, 0, 0, 0, EVER  # row, group and time of its own of each that is open; the last one's time is `left`
+    n, place = 0, 0
+    around, owner = -1, np.int64(-1)  # the last row around others that is not in their run, and its group; -1 where it is in no run
+    firsts = np.empty(len(low), np.int64)
     for run in range(len(low)):
+        firsts[run] = n
         for row in range(low[run], high[run]):
             word = code[n]
             key = lookup[word if word >= 0 else none, kind[n if several else 0]]
@@ -194,36 +191,27 @@ def add_kernel(runs, keys, times, inside, window, group, time, sums, by_key):  #
             total[to] += spent
             least[to] = min(least[to], spent)
             most[to] = max(most[to], spent)
-            if known:
-                alone[to] += max(own[row], 0)
-            elif not nested:
-                alone[to] += max(spent, 0)
+            alone[to] += max(own[row], 0) if known else spent
             if not nested:
                 continue
             if len(at):
                 place = search_from(at, row - 1, place)
                 if place < len(at) and at[place] < last[row]:
                     amount[to] += before[search_from(at, last[row] - 1, place)] - before[place]
-            if known:
-                continue
-            while row >= until:
-                alone[opened[depth, 1]] += max(left, 0)
-                depth -= 1
-                left, until = opened[depth, 2], last[opened[depth, 0]] if depth else EVER
             above = parent[row]
-            if depth and opened[depth, 0] == above:
-                left -= max(min(final, start[above] + duration[above]) - max(first, start[above]), 0)
-            if last[row] == row + 1 or depth + 1 == len(opened):
-                alone[to] += max(spent, 0)
+            if known or above < 0:
                 continue
-            opened[depth, 2] = left
-            depth += 1
-            opened[depth, 0], opened[depth, 1] = row, to
-            left, until = spent, last[row]
-    while depth:
-        alone[opened[depth, 1]] += max(left, 0)
-        depth -= 1
-        left = opened[depth, 2]
+            if above >= low[run]:
+                holder = np.int64(group[firsts[run] + above - low[run]])
+            else:
+                if above != around:
+                    around, owner = above, np.int64(-1)
+                    found = search_from(low[:run], above, run) - 1
+                    if found >= 0 and above < high[found]:
+                        owner = np.int64(group[firsts[found] + above - low[found]])
+                holder = owner
+            if holder >= 0:
+                alone[holder] -= max(min(final, start[above] + duration[above]) - max(first, start[above]), 0)
 
 
 @compiled()

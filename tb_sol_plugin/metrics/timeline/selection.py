@@ -246,11 +246,11 @@ class Selection:
         start, duration = self.timeline.events.columns(table)
         if table != "host":
             return grouped.Times(start, duration)
-        parent, last, depth = (capture.host[c].to_numpy() for c in ("parent", "end", "depth"))
+        parent, last = (capture.host[c].to_numpy() for c in ("parent", "end"))
         at, before = pairs_of(self.timeline, "launch").source.view(np.int32), launched_ns(self.timeline)
         # whole events count what is inside of them even where that is outside of the window
         own = None if self.clip else tree.self_time(start, duration, parent)
-        return grouped.Times(start, duration, grouped.Inside(parent, last, depth, at, before), own)
+        return grouped.Times(start, duration, grouped.Inside(parent, last, at, before), own)
 
     def busy(self) -> dict[str, list[Any]]:
         """Returns one row per chosen track, by column: events, union of their time, its share of the window."""

@@ -43,7 +43,7 @@ def test_times_are_cut_to_a_window_and_added_up_by_group(rows: list[tuple[int, i
     end = max(max((rows[i][1] for i in chosen), default=0), begin)
     start, duration, at = (np.array(values, np.int64) for values in ([r[1] for r in rows], [r[2] for r in rows], [a for a, _ in amounts]))
     before = np.cumsum([0, *(amount for _, amount in amounts)]).astype(np.int64)
-    inside = grouped.Inside(*(np.array(one, np.int32) for one in (parent, last, depth)), at.astype(np.int32), before)
+    inside = grouped.Inside(*(np.array(one, np.int32) for one in (parent, last)), at.astype(np.int32), before)
     of = grouped.Times(start, duration, inside)
     runs = runs_of(chosen, data.draw(st.sets(st.sampled_from(chosen))) if chosen else set())
     assert runs.rows.tolist() == chosen and runs.of(start).tolist() == start[chosen].tolist()
@@ -56,7 +56,7 @@ def test_times_are_cut_to_a_window_and_added_up_by_group(rows: list[tuple[int, i
     sums.add(runs, keys_of([r[0] for r in rows]), of, begin, end)
     want = [cut(i)[1] - cut(i)[0] for i in chosen]
     own = [
-        max(w - sum(max(min(cut(c)[1], cut(i)[1]) - max(cut(c)[0], cut(i)[0]), 0) for c in chosen if parent[c] == i), 0)
+        w - sum(max(min(cut(c)[1], cut(i)[1]) - max(cut(c)[0], cut(i)[0]), 0) for c in chosen if parent[c] == i)
         for i, w in zip(chosen, want, strict=True)
     ]
     assert sums.time.tolist() == want and sums.group.tolist() == [rows[i][0] for i in chosen]
