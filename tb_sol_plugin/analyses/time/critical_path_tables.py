@@ -131,7 +131,7 @@ def of_steps(capture: Capture, where: Scope) -> str:
     """Returns what a mean is over."""
     if not where.rows:
         return "the recording"
-    return f"the step {where.steps[0]}" if len(where.rows) == 1 else f"the mean of {human(len(where.rows), 'count')} steps"
+    return f"step {where.steps[0]}" if len(where.rows) == 1 else f"the mean of {human(len(where.rows), 'count')} steps"
 
 
 def items_frame(capture: Capture, found: pd.DataFrame, steps: int, whole: int, by: By) -> pd.DataFrame:
