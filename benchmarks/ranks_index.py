@@ -1,11 +1,11 @@
 """The index of a run of many ranks: ranks per second with 1, 2 and 4 processes, the first page from it, and the memory of the server.
 
-    python -m benchmarks.ranks_index [--ranks 1024] [--folder DIR] [--workers 1 2 4] [--dask]
+    python -m benchmarks.ranks_index [--ranks 1024] [--folder DIR] [--workers 1 2 4] [--dask [1 2 4]]
 
 The ranks are simulated (588 collectives each on 128 hosts at 1,024 ranks) and written to the folder first, unless they are there already.
 Each index is made by `tb-sol index` into an empty cache. The first page is asked of a new process, which has read nothing: from all that
-the index left, then without the pages, then from what was reduced from each rank alone. --dask: on workers of a cluster of this machine
-as well.
+the index left, then without the pages, then from what was reduced from each rank alone. --dask: on so many workers of a cluster of this
+machine as well; `--workers --dask 4` on four of these alone.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def main() -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.ranks_index", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--ranks", type=int, default=1024)
     parser.add_argument("--folder", type=Path, help="where the simulated ranks are, or go (default: a temporary one)")
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--dask", action="store_true", help="the same on a Dask cluster of this machine")
+    parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4], help="processes of each index; none: no such index")
+    parser.add_argument("--dask", type=int, nargs="*", help="the same on a Dask cluster of this machine (default: as many workers)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tb-sol-index-") as scratch:
         begin = time.perf_counter()
@@ -109,7 +109,7 @@ def main() -> None:
             before = used()
             seconds = index(logdir, cache, "--workers", str(count))
             say(f"{count} processes", options.ranks, seconds, used() - before)
-        for count in options.workers if options.dask else ():
+        for count in () if options.dask is None else options.dask or options.workers:
             before = used()
             with dask(count) as address:
                 seconds = index(logdir, cache, "--executor", address)

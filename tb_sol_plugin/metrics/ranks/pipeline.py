@@ -35,9 +35,15 @@ BUBBLES: Final = ("bubble_warmup_ns", "bubble_steady_ns", "bubble_cooldown_ns")
 """Parts of the bubble; they add up to `bubble_ns`."""
 ENDS: Final = {
     "embedding_ns": re.compile(r"^(?!.*rotary).*embedding", re.IGNORECASE),
-    "head_ns": re.compile(r"(?:lm|output|language_model)_?head|logits|(?:^|\.)output_layer|cross_?entropy", re.IGNORECASE),
-}
-"""Modules that only the first or the last stage has, by their paths; a rotary embedding is in every layer."""
+    "head_ns": re.compile(
+        r"(?:lm|output|language_model)_?head(?!_?model)|logits|(?:^|\.)output_layer|cross_?entropy"
+        r"|(?:ForCausalLM|LMHeadModel)_\d+\.\w*Linear_\d+$", re.IGNORECASE,
+    ),
+}  # fmt: skip
+"""Modules that only the first or the last stage has, by their paths; a rotary embedding is in every layer.
+
+The head of a model of transformers is a plain Linear: the only one that its `...ForCausalLM` or `...LMHeadModel` holds directly.
+"""
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ import pytest
 from tb_sol_plugin.metrics.ranks.by_name import BY, TOTALS
 from tb_sol_plugin.metrics.ranks.calls import Member
 from tb_sol_plugin.metrics.ranks.job import job_of_members
-from tb_sol_plugin.metrics.ranks.pipeline import BUBBLES, Pipeline, by_stage, ends_text, pipeline
+from tb_sol_plugin.metrics.ranks.pipeline import BUBBLES, ENDS, Pipeline, by_stage, ends_text, pipeline
 from tb_sol_plugin.tables.packed import pack
 from tests.support.rank_factory import Job, Slow, simulate
 
@@ -79,6 +79,15 @@ def test_embedding_and_head_are_named_where_modules_are_recorded() -> None:
     # THEN the first stage has (900 / 2 + 200 / 2) / 2 per step, and the last one's head 2,400 / 2 on the rank that recorded it
     assert table["embedding_ns"].fillna(-1).tolist() == [275, -1, -1] and table["head_ns"].fillna(-1).tolist() == [-1, -1, 1_200]
     assert [ends_text(one) for _, one in table.iterrows()] == [", 275\u202fns in its embedding", "", ", 1.20\u202fµs in its head"]
+
+
+@pytest.mark.parametrize(("path", "head"), [
+    ("GPT_0.LMHead_0", True), ("DistributedDataParallel_0.LlamaForCausalLM_0.Linear_112", True), ("GPT2LMHeadModel_0.Linear_0", True),
+    ("GPTModel_0.output_layer_0", True), ("GPT2LMHeadModel_0.GPT2Model_0.GPT2Block_3.GPT2MLP_3", False), ("GPT2LMHeadModel_0", False),
+    ("LlamaForCausalLM_0.LlamaModel_0.LlamaDecoderLayer_0.LlamaMLP_0.Linear_4", False), ("ToyModel_0.Linear_9", False),
+])  # fmt: skip
+def test_a_head_is_told_by_what_holds_it(path: str, head: bool) -> None:
+    assert (ENDS["head_ns"].search(path) is not None) == head
 
 
 def test_stages_are_compared_by_micro_batch() -> None:
