@@ -63,7 +63,7 @@ from tb_sol_plugin.model.report import (
 )
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as I
-from tb_sol_plugin.tables.arrays import Mask, factorize, whole_numbers
+from tb_sol_plugin.tables.arrays import Mask, factorize, whole_or_none
 from tb_sol_plugin.units import capitalized, human
 
 # -- Kernels of a profile without events ------------------------------------------------------------------------------
@@ -297,9 +297,9 @@ def run(capture: Capture, query: KernelsQuery) -> Report:
     values = _values(capture, rows, by_name, query.short_us) | {n: against[n] for n in AGAINST}
     headline = _headline(capture, by_name, values)
     del by_name  # a column takes 8 MB for a million names: none is kept longer than it is needed
-    frame = frame.drop(columns=[c for c in frame if c not in {shown.name for shown in GROUPED[query.group_by]}])
+    frame = {shown.name: frame[shown.name] for shown in GROUPED[query.group_by]}
     key = "name" if query.group_by == "name" else "id"
-    outside = frame["operator"].isin(K.OUTSIDE) if "operator" in frame else pd.Series(False, index=frame.index)
+    operators = frame["operator"].tolist() if "operator" in frame else []
     total: dict[str, Scalar] = {c.name: None for c in GROUPED[query.group_by]}
     total |= {
         "short_name": "all kernels",
@@ -315,10 +315,10 @@ def run(capture: Capture, query: KernelsQuery) -> Report:
         frame,
         _name_unit(GROUPED[query.group_by] if values["sol_ns"] is not None else _hide_columns(GROUPED[query.group_by]), capture),
         key=key,
-        subtitle=f"{human(len(frame), 'count')} groups; {where.label}",
+        subtitle=f"{human(len(frame['name']), 'count')} groups; {where.label}",
         total=total,
         sort=Sort("total_ns"),
-        last=frame.loc[outside, "id"].tolist(),
+        last=[str(one) for one, operator in zip(frame["id"].tolist(), operators, strict=False) if operator in K.OUTSIDE],
         filters=["short_name", "name", *(n for n in ("operator", "annotation") if n in frame), "kind", "tensor_core"],
         row_links=_links(frame, query),
         timeline=OnTimeline("max_ns", "longest_ns", "max_ns", what="its longest call"),
@@ -341,18 +341,19 @@ def run(capture: Capture, query: KernelsQuery) -> Report:
 _SUMMED: Final = ("flop", "bytes", "sol_ns", "measured_ns", "wasted_ns")
 
 
-def _limited(frame: pd.DataFrame) -> pd.DataFrame:
+def _limited(frame: K.Columns) -> K.Columns:
     """Sums of work as whole numbers, None unknown, and the modeled part of each group's time."""
-    share = ratio(np.nan_to_num(frame["modelled_sum_ns"].to_numpy(dtype=np.float64)), frame["total_ns"].to_numpy(dtype=np.float64))
-    whole = {n: whole_numbers(frame[n]) for n in _SUMMED}
-    return frame.assign(modelled_share=share, modelled_sum_ns=np.nan_to_num(frame["modelled_sum_ns"].to_numpy(dtype=np.float64)), **whole)
+    modeled = np.nan_to_num(frame["modelled_sum_ns"])
+    for name in _SUMMED:
+        frame[name] = whole_or_none(frame[name])
+    return frame | {"modelled_share": ratio(modeled, frame["total_ns"].astype(np.float64)), "modelled_sum_ns": modeled}
 
 
-def _against(frame: pd.DataFrame) -> dict[str, Scalar]:
+def _against(frame: K.Columns) -> dict[str, Scalar]:
     """Returns totals of the work over all groups: sums first, then the ratio."""
     sums: dict[str, Scalar] = {}
     for name in _SUMMED:
-        known = [v for v in frame[name] if v is not None]
+        known = [v for v in frame[name].tolist() if v is not None]
         sums[name] = sum(known) if known else None
     sol, measured = sums["sol_ns"], sums["measured_ns"]
     total = int(frame["total_ns"].sum())
@@ -372,19 +373,19 @@ def _hide_columns(columns: tuple[Column, ...]) -> list[Column]:
     return [ranked(c, 3) if c.name in ("sol_ns", "wasted_ns", "efficiency") else c for c in columns]
 
 
-def _values(capture: Capture, rows: Mask, by_name: pd.DataFrame, short_us: float) -> dict[str, Scalar]:
+def _values(capture: Capture, rows: Mask, by_name: K.Columns, short_us: float) -> dict[str, Scalar]:
     duration = capture.device["duration_ns"].to_numpy()[rows]
     short = duration < short_us * 1000
     total = int(duration.sum())
-    use = by_name["tensor_core"]
-    known, unknown = (int(by_name.loc[chosen, "total_ns"].sum()) for chosen in (use.eq(True), use.isna()))
+    use, time = by_name["tensor_core"], by_name["total_ns"]
+    known, unknown = (int(time[chosen].sum()) for chosen in (np.equal(use, True).astype(np.bool_), pd.isna(use)))
     graph = int(duration[capture.device["graph"].to_numpy()[rows]].sum())
     known_launch = int(duration[linked(capture)[rows]].sum())
     return {
         "total_ns": total,
         "union_ns": I.length(spans_of(capture, rows)),
         "count": len(duration),
-        "distinct_names": len(by_name),
+        "distinct_names": len(use),
         "tensor_core_share": known / total if total else None,
         "tensor_core_ns": known,
         "tensor_core_unknown_share": unknown / total if total else None,
@@ -396,15 +397,14 @@ def _values(capture: Capture, rows: Mask, by_name: pd.DataFrame, short_us: float
     }
 
 
-def _headline(capture: Capture, by_name: pd.DataFrame, values: dict[str, Scalar]) -> str:
+def _headline(capture: Capture, by_name: K.Columns, values: dict[str, Scalar]) -> str:
     total = int(values["total_ns"] or 0)
     if not total:
         return "No kernel time in this selection."
-    first = by_name.iloc[0]
     few = int((by_name["total_ns"].cumsum() < 0.8 * total).sum()) + 1
-    few_said = "One name takes" if few == 1 else f"{human(few, 'count')} of {human(len(by_name), 'count')} names take"
-    most = human(float(first["share"]), "ratio")
-    text = f"{few_said} 80 % of **{human(total, 'ns')}** kernel time; the first is `{F.cut(first['short_name'], 64)}` with {most}."
+    few_said = "One name takes" if few == 1 else f"{human(few, 'count')} of {human(len(by_name['name']), 'count')} names take"
+    most = human(float(by_name["share"][0]), "ratio")
+    text = f"{few_said} 80 % of **{human(total, 'ns')}** kernel time; the first is `{F.cut(by_name['short_name'][0], 64)}` with {most}."
     share, unknown = float(values["tensor_core_share"] or 0), float(values["tensor_core_unknown_share"] or 0)
     unit = unit_name(capture.facts.vendor)
     if unknown >= 0.5:
@@ -433,34 +433,36 @@ def _facts(capture: Capture, values: dict[str, Scalar], short_us: float) -> Fact
     return make_facts("facts", "Numbers", values, FACTS, labels=labels, span=4, marks={} if part is None else {"efficiency": part})
 
 
-def _figure(frame: pd.DataFrame, key: str, query: KernelsQuery) -> FigureSection:
+def _figure(frame: K.Columns, key: str, query: KernelsQuery) -> FigureSection:
     measure = query.measure
     column = next(c for c in VALUES if c.name == measure)
-    by = pd.to_numeric(frame[measure]).to_numpy(dtype=np.float64, na_value=np.nan)
+    by = frame[measure].astype(np.float64)
     ids = frame["id"].tolist()
     first_rows = nsmallest(TOP, np.flatnonzero(~np.isnan(by)).tolist(), key=lambda row: (-by[row], ids[row]))
-    top = frame.iloc[first_rows].assign(by=by[first_rows])
-    divisor, unit = F.time_scale(float(top["by"].max()) if len(top) else 0.0) if measure != "calls" else (1.0, "calls")
-    places = [f"{i}" for i in range(len(top))]
+    by = by[first_rows]
+    top = {n: frame[n][first_rows].tolist() for n in ("short_name", "name", "operator", "kind", "calls", key) if n in frame}
+    divisor, unit = F.time_scale(float(by.max()) if len(by) else 0.0) if measure != "calls" else (1.0, "calls")
+    places = [f"{i}" for i in range(len(by))]
     labels = [F.cut(n, 40) for n in top["short_name"]]
     if "operator" in top:
         labels = [f"{F.cut(n, 26)} · {F.cut(o, 18)}" for n, o in zip(top["short_name"], top["operator"], strict=True)]
     fills = [F.fill(kind) for kind in top["kind"]]
     data: list[F.Plain] = [
         {
-            "type": "bar", "orientation": "h", "y": places, "x": (top["by"].to_numpy(dtype=np.float64) / divisor).tolist(),
+            "type": "bar", "orientation": "h", "y": places, "x": (by / divisor).tolist(),
             "marker": {"color": [m["color"] for m in fills], "line": {"width": 0}},
-            "customdata": top[key].tolist(), "hovertext": [_hover(*r) for r in _spoken(top)],
+            "customdata": top[key],
+            "hovertext": [_hover(*r) for r in zip(top["name"], top.get("operator", [""] * len(by)), top["calls"], strict=True)],
             "hovertemplate": f"%{{hovertext}}<br>{column.label} %{{x:.4~g}} {unit}<extra></extra>",
         }
     ]  # fmt: skip
-    first = f"{column.label}: {top.iloc[0]['short_name']} is first." if len(top) else "No kernel in this selection."
+    first = f"{column.label}: {top['short_name'][0]} is first." if len(by) else "No kernel in this selection."
     return FigureSection(
         id="top",
         title="Longest kernels" if measure == "total_ns" else f"Kernels by {column.label.lower()}",
-        subtitle=f"first {len(top)} of {human(len(frame), 'count')}, color: kind of work",
+        subtitle=f"first {len(by)} of {human(len(ids), 'count')}, color: kind of work",
         span=8,
-        height=max(120, 56 + 28 * len(top)),
+        height=max(120, 56 + 28 * len(by)),
         table="kernels",
         figure=F.figure(
             data,
@@ -472,11 +474,6 @@ def _figure(frame: pd.DataFrame, key: str, query: KernelsQuery) -> FigureSection
     )
 
 
-def _spoken(top: pd.DataFrame) -> list[tuple[str, str, int]]:
-    operators = top["operator"].tolist() if "operator" in top else [""] * len(top)
-    return list(zip(top["name"].tolist(), operators, top["calls"].tolist(), strict=True))
-
-
 def _hover(name: str, operator: str, calls: int) -> str:
     """Returns the full name in lines, and who launched it. Plotly reads `<` as a tag, so names are escaped here."""
     lines = [name[i : i + 80] for i in range(0, min(len(name), 320), 80)]
@@ -484,10 +481,10 @@ def _hover(name: str, operator: str, calls: int) -> str:
     return "<b>" + "<br>".join(text) + "</b>" + (f"<br>{operator}" if operator else "") + f"<br>{calls} calls"
 
 
-def _links(frame: pd.DataFrame, query: KernelsQuery) -> dict[str, Link]:
+def _links(frame: K.Columns, query: KernelsQuery) -> dict[str, Link]:
     """Links each kernel to the operators that launch it."""
     if query.group_by != "name":
         return {}
     step = {"step": query.step} if query.step else {}
-    queries = [{"group_by": "name_op"} | only_row("kernels", "name", str(n)) | step for n in frame["name"].head(200)]
+    queries = [{"group_by": "name_op"} | only_row("kernels", "name", str(n)) | step for n in frame["name"][:200].tolist()]
     return {str(i): Link("kernels", query, "operators that launch it") for i, query in enumerate(queries)}

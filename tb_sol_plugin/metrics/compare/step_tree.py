@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 import numpy as np
+import pandas as pd
 
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.trees.module_tree import module_class_name, module_instance, phase_name
@@ -72,16 +73,14 @@ def step_tree(capture: Capture, number: int, on_device: Mask, on_host: Mask) -> 
     holder = tree.nearest(mask, h.parent, h.stop, operators.astype(np.int32), h.start[operators], h.end)
     host = at.sum_by(place[holder], own[operators], len(nodes) + 1)
     parent = np.concatenate([[-1], place[above]])
-    texts = _names(capture, nodes, h.kind[nodes].astype(np.int64), parent[1:])
-    known: dict[str, int] = {f"step {number}": 0}
-    name = [0, *(known.setdefault(text, len(known)) for text in texts)]
+    name, names = _names(capture, nodes, h.kind[nodes].astype(np.int64), parent[1:], f"step {number}")
     kind = np.concatenate([[S.ANNOTATION], h.kind[nodes]])
     inputs, sizes = _sizes(capture, nodes)
     columns = {
-        "name": np.array(name), "parent": parent, "kind": kind, "shapes": np.concatenate([[0], _shapes(capture, nodes)]),
+        "name": name, "parent": parent, "kind": kind, "shapes": np.concatenate([[0], _shapes(capture, nodes)]),
         "inputs": np.concatenate([[0], inputs]), "device_ns": device, "host_ns": host,
     }  # fmt: skip
-    return StepTree(number, tuple(known), pack(columns, COLUMNS), cut, sizes)
+    return StepTree(number, names, pack(columns, COLUMNS), cut, sizes)
 
 
 def columns_of(found: StepTree) -> dict[str, Ints]:
@@ -125,27 +124,32 @@ def _kept(use: Mask, h: at.Host) -> tuple[Ints, Ints, int]:
     return rows[keep], up[keep], len(rows) - len(keep)
 
 
-def _names(capture: Capture, nodes: Ints, kind: Ints, parent: Ints) -> list[str]:
-    """Returns what each node is called: modules by class and place among those of one class in their parent, as `Layer[3]`."""
+def _names(capture: Capture, nodes: Ints, kind: Ints, parent: Ints, root: str) -> tuple[Ints, tuple[str, ...]]:
+    """Returns (the place of each node's name, the root's first; the names, in order of first use).
+
+    Modules are called by class and place among those of one class in their parent, as `Layer[3]`.
+    """
     names = arrays.coded(capture.host["name"])
-    code = names.codes[nodes]
-    used = arrays.in_use(code, len(names.categories))
-    texts = dict(zip(used.tolist(), map(str, names.categories.take(used).tolist()), strict=True))
-    modules: dict[int, tuple[str, str]] = {}
+    code = names.codes[nodes].astype(np.int64)
+    used, place = arrays.in_order(2 * code + (kind == S.ANNOTATION))
+    texts = [str(text) for text in names.categories.take(used // 2).tolist()]
+    words = [root, *((phase_name(text) if one % 2 else text)[:NAME] for one, text in zip(used.tolist(), texts, strict=True))]
+    place = np.append(0, place + 1)
+    module = np.flatnonzero(kind == S.MODULE)
+    called: dict[int, tuple[str, str]] = {}
     instances: dict[tuple[int, str], dict[str, int]] = {}
-    out = []
-    for c, k, p in zip(code.tolist(), kind.tolist(), parent.tolist(), strict=True):
-        text = texts[c]
-        if k == S.MODULE:
-            if c not in modules:
-                modules[c] = module_instance(text), module_class_name(text)
-            one, of = modules[c]
-            seen = instances.setdefault((p, of), {})
-            text = f"{of[: NAME - 12]}[{seen.setdefault(one, len(seen))}]"
-        elif k == S.ANNOTATION:
-            text = phase_name(text)
-        out.append(text[:NAME])
-    return out
+    for at_node, one, up in zip(module.tolist(), (place[module + 1] - 1).tolist(), parent[module].tolist(), strict=True):
+        if one not in called:
+            called[one] = module_instance(texts[one]), module_class_name(texts[one])
+        instance, of = called[one]
+        seen = instances.setdefault((up, of), {})
+        place[at_node + 1] = len(words)
+        words.append(f"{of[: NAME - 12]}[{seen.setdefault(instance, len(seen))}]"[:NAME])
+    number: dict[str, int] = {}
+    alike = np.array([number.setdefault(word, len(number)) for word in words], np.int64)
+    name, order = pd.factorize(alike[place])
+    distinct = [*number]
+    return name.astype(np.int64), tuple(distinct[i] for i in order.tolist())
 
 
 def _shapes(capture: Capture, nodes: Ints) -> Ints:

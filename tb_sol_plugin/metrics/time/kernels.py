@@ -37,7 +37,11 @@ OUTSIDE: Final = (NO_OPERATOR, BEFORE_WINDOW, NO_LAUNCH)
 """What stands for the operator of a kernel that has none, by reason."""
 
 
-def groups(capture: Capture, rows: Mask, by: GroupBy = "name", done: Work | None = None) -> pd.DataFrame:
+Columns: TypeAlias = dict[str, npt.NDArray[Any]]
+"""Groups of kernels by column."""
+
+
+def groups(capture: Capture, rows: Mask, by: GroupBy = "name", done: Work | None = None) -> Columns:
     """Returns kernels among some device rows, grouped; longest total first. The totals add up to the plain sum of all their durations.
 
     done: the work of the capture; adds the columns of `work_sums`: VALUES and what `ratios` makes of them.
@@ -61,7 +65,7 @@ def groups(capture: Capture, rows: Mask, by: GroupBy = "name", done: Work | None
     place = np.empty(count, np.int64)
     place[order] = np.arange(count)
     codes, total = place[codes], total[order]  # from here on in the final order
-    columns: dict[str, npt.NDArray[Any]] = keys | stats
+    columns: Columns = keys | stats
     del keys, stats  # of a million groups each column takes 8 MB: the one before goes as soon as the one in order is there
     for name in columns:
         columns[name] = columns[name][order]
@@ -76,7 +80,7 @@ def groups(capture: Capture, rows: Mask, by: GroupBy = "name", done: Work | None
     if done is not None:
         work = summed(parts_of(done, device["duration_ns"].to_numpy(), at), codes, count)
         columns |= work | ratios_of(work)
-    return pd.DataFrame(columns, copy=False)
+    return columns
 
 
 def parts_of(done: Work, duration: npt.NDArray[np.int64], at: npt.NDArray[np.intp]) -> dict[str, npt.NDArray[np.float64]]:
@@ -92,7 +96,7 @@ def parts_of(done: Work, duration: npt.NDArray[np.int64], at: npt.NDArray[np.int
     owner, own = done.owner[at], duration[at].clip(min=0).astype(np.float64)
     row = np.maximum(owner, 0)
     whole = done.ops["device_sum_ns"].to_numpy(dtype=np.float64)[row]
-    known = (owner >= 0) & (whole > 0) & ~done.ops["name"].eq(COUNTED).to_numpy()[row]
+    known = (owner >= 0) & (whole > 0) & ~arrays.where(done.ops["name"], COUNTED.__eq__)[row]
     part = np.where(known, own / np.where(known, whole, 1.0), np.nan)
     of = done.values
     out = {name: of[name][row] * part for name in ("flop", "bytes", "sol_ns", "timed_sol_ns", "compute_limit_ns", "backward_flop")}
@@ -128,9 +132,9 @@ def _classes(capture: Capture) -> tuple[pd.DataFrame, Places]:
     used = arrays.in_use(names.codes, len(names.categories))  # tables share dictionaries: most of a large one may be names of other tables
     found = classify(names.categories.take(used), capture.facts.vendor)
     found["short_name"] = short_names(found["name"].tolist(), found.pop("plain").tolist())
-    for few in ("unit", "rule", "kind"):
-        found[few] = pd.Categorical(found[few])
     if len(found) > AT_ONCE:
+        for few in ("unit", "rule", "kind"):
+            found[few] = pd.Categorical(found[few])
         give_back()
     row = np.full(len(names.categories) + 1, -1)
     row[used] = np.arange(len(used))
@@ -159,17 +163,24 @@ def matrix_units_at(capture: Capture, rows: npt.NDArray[np.integer]) -> npt.NDAr
 
 
 def short_kernel_names(capture: Capture, wanted: Iterable[str] | None = None) -> dict[str, str]:
-    """Returns the short name of each device name of a recording. wanted: of those among them only, where there may be a million others."""
+    """Returns the short name of each device name of a recording. wanted: of those among them only, where there may be a million others.
+
+    Those of few names are kept: do not change them.
+    """
+
+    def made(of: pd.DataFrame) -> dict[str, str]:
+        return dict(zip(of["name"].tolist(), of["short_name"].tolist(), strict=True))
+
     found = kernel_classes(capture)
-    if wanted is not None and len(found) > MANY:
-        found = found[found["name"].isin(set(wanted))]
-    return dict(zip(found["name"].tolist(), found["short_name"].tolist(), strict=True))
+    if len(found) <= MANY:
+        return memo(capture, ("short_kernel_names",), lambda: made(found))
+    return made(found if wanted is None else found[found["name"].isin(set(wanted))])
 
 
 def _keys(capture: Capture, at: npt.NDArray[np.intp], by: GroupBy) -> tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]:
     """Returns the group of each kernel, and by group: keys, id and the number it writes (crc), short name, class."""
     device = capture.device
-    name = device["name"].cat.codes.to_numpy()[at].astype(np.int64)
+    name = arrays.coded(device["name"]).codes[at].astype(np.int64)
     columns: dict[str, npt.NDArray[np.int64]] = {"name": name}
     if by in ("name_op", "properties"):
         columns["operator"] = _operator_codes(capture, at)

@@ -170,7 +170,7 @@ def test_a_kernel_takes_its_part_of_the_operators_work(run: Capture) -> None:
     # GIVEN a product run by kernels of 150 and 50 us, and an add by one of 40
     done = work(run, device_for(run))
     device = run.device
-    table = groups(run, np.ones(len(device), bool), "name", done).set_index("name")
+    table = pd.DataFrame(groups(run, np.ones(len(device), bool), "name", done)).set_index("name")
     # THEN they share the limit as 3 to 1, estimated; the add's own is exact; the unknown operator's kernel has none
     assert table.loc["gemm0", "sol_ns"] == pytest.approx(0.75 * PRODUCT) and table.loc["gemm1", "sol_ns"] == pytest.approx(0.25 * PRODUCT)
     assert table.loc["add", "sol_ns"] == pytest.approx(ADD) and np.isnan(table.loc["odd", "sol_ns"])
