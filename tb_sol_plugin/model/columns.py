@@ -74,7 +74,8 @@ class Numbers(ColumnValues):
 
     def at(self, rows: Indices) -> list[Scalar]:
         """Returns the values of some rows."""
-        return [v if ok else None for v, ok in zip(self.values[rows].tolist(), self.known[rows].tolist(), strict=True)]
+        values, known = self.values[rows].tolist(), self.known[rows]
+        return values if known.all() else [v if ok else None for v, ok in zip(values, known.tolist(), strict=True)]
 
     def ranks(self, textual: bool) -> npt.NDArray[np.float64] | npt.NDArray[np.int64]:
         """Returns numbers that sort as the values do."""

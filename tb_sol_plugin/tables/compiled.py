@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, update_wrapper
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 
 _making = threading.RLock()
+SOON: Final = 10
+"""Times as much as loading costs, the import of numba included, that a process spends in a plain loop before it loads the compiled one."""
 
 
 class Loop:
@@ -39,6 +41,7 @@ class Loop:
         self.py_func = function
         self._options = {"nogil": True, "forceinline": forceinline}
         self._made: Any = None
+        self._ran_plain = 0
         update_wrapper(self, function)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -55,8 +58,14 @@ class Loop:
         return self._made is not None and bool(self._made.overloads)
 
     def of(self, size: int, pays: int) -> Any:
-        """Returns the compiled loop where it is loaded already, or `size` is above `pays`, where loading it pays; else the plain one."""
-        return self if size > pays or self.loaded else self.py_func
+        """Returns the compiled loop where it is loaded already, or `size` is above `pays`, where loading it pays; else the plain one.
+
+        A process that has run the plain one over `SOON` times as much, in small pieces, loads it too.
+        """
+        if size > pays or self._ran_plain > SOON * pays or self.loaded:
+            return self
+        self._ran_plain += size
+        return self.py_func
 
     @property
     def _numba_type_(self) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -50,18 +50,25 @@ class Schema:
         if len(lengths) > 1:
             raise ValueError(f"table {self.name}: columns of different lengths {sorted(lengths)}")
         length = lengths.pop() if lengths else 0
-        out: dict[str, object] = {}
-        for name, field in self.fields.items():
-            value = columns.get(name)
-            out[name] = _none(field, length) if value is None else _typed(value, field)
-        made = pd.DataFrame(out, copy=False)
-        made.columns = self._columns
-        return made
+        given = ((columns.get(name), field) for name, field in self.fields.items())
+        made = [_none(field, length) if value is None else _typed(value, field) for value, field in given]
+        return _of_arrays(made, self._columns, length)
 
     @cached_property
     def _columns(self) -> pd.Index:
         """The names of the columns, one index for all tables: how pandas keeps texts may differ where they are made (see `strings`)."""
         return pd.Index(list(self.fields))
+
+
+def _of_arrays(arrays: list[Any], columns: pd.Index, length: int) -> pd.DataFrame:
+    """Returns a frame of arrays of one length, as they are: pandas' own short way takes a fifth of the time (1.0 to 3.0 have it)."""
+    short = getattr(pd.DataFrame, "_from_arrays", None)
+    if short is not None:
+        found: pd.DataFrame = short(arrays, columns=columns, index=pd.RangeIndex(length), verify_integrity=False)
+        return found
+    made = pd.DataFrame(dict(enumerate(arrays)), copy=False)
+    made.columns = columns
+    return made
 
 
 _UNNAMED: Final = pd.CategoricalDtype(pd.Index([""], dtype=object))

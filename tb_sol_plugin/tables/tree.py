@@ -67,8 +67,7 @@ def nest(thread: Rows, start: Ints, end: Ints) -> tuple[Rows, Rows, Rows, Mask]:
     parent: the deepest earlier row of the thread whose [start, end) contains this start, -1 if none.
     clipped: the row ends after its parent.
     """
-    compiled_pays = len(start) > LOADING_PAYS or nest_kernel.loaded
-    found: tuple[Rows, Rows, Rows, Mask] = (nest_kernel if compiled_pays else nest_kernel.py_func)(thread, start, end)
+    found: tuple[Rows, Rows, Rows, Mask] = nest_kernel.of(len(start), LOADING_PAYS)(thread, start, end)
     return found
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from tb_sol_plugin.devices.spec import DeviceProps
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.capture import Facts
+from tb_sol_plugin.model.columns import Distinct, Numbers
 from tb_sol_plugin.model.report import Link, Report, Scalar, TableSection
 from tb_sol_plugin.redact import text
 
@@ -352,8 +353,13 @@ def _one(table: TableSection) -> str:
     return out.getvalue()
 
 
-def _cells(values: Sequence[Scalar]) -> list[str | int | float]:
-    return [cell(v) for v in values]
+def _cells(values: Sequence[Scalar]) -> Iterable[Scalar]:
+    """Returns the values of a column as cells; None is an empty one for the writer, too."""
+    if isinstance(values, Numbers):
+        return values
+    if isinstance(values, Distinct):
+        return Distinct(values.codes, [cell(v) for v in values.values])
+    return map(cell, values)
 
 
 def cell(value: Scalar) -> str | int | float:

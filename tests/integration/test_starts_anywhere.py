@@ -45,7 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package that cannot be written, a logdir, and a temporary folder that all servers here share."""
     root = tmp_path_factory.mktemp("anywhere")
     package = root / "site" / "tb_sol_plugin"
-    shutil.copytree(Path(tb_sol_plugin.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(Path(tb_sol_plugin.__file__).parent, package, ignore=shutil.ignore_patterns("*.nbi", "*.nbc"))
     t = TraceBuilder()
     t.step(1, 0, 50_000)
     t.op("aten::mm", 0, 900, shapes=[[64, 64], [64, 64]], types=["float", "float"])

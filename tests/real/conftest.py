@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 HERE = f"{Path(__file__).parent}{os.sep}"
+SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 
 
 def recording_of(item: pytest.Item) -> str:
@@ -17,12 +18,17 @@ def recording_of(item: pytest.Item) -> str:
     for value in spec.params.values() if spec is not None else ():
         name = value.get("trace") if isinstance(value, dict) else files.get(value, value) if isinstance(value, str) else None
         if isinstance(name, str) and name.endswith(".gz"):
-            return name.removeprefix("others/")
+            return f"samples/{name}" if (SAMPLES / name).exists() else name.removeprefix("others/")
     return ""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sorts the tests of this folder by recording; the order within one, and of those about none, stays."""
-    places = [at for at, item in enumerate(items) if str(item.path).startswith(HERE)]
-    for at, item in zip(places, sorted((items[at] for at in places), key=recording_of), strict=True):
-        items[at] = item
+    """Sorts the tests of this folder by recording, with those of other folders that are about one; the order within one, and of those
+    about none, stays.
+    """
+    first = next((at for at, item in enumerate(items) if str(item.path).startswith(HERE)), None)
+    if first is None:
+        return
+    mine = {item: recording_of(item) for item in items if str(item.path).startswith(HERE) or recording_of(item)}
+    before, after = ([item for item in some if item not in mine] for some in (items[:first], items[first:]))
+    items[:] = [*before, *sorted(mine, key=mine.__getitem__), *after]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from functools import cache
 from math import isclose, prod
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 import tb_sol_plugin as sol
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.report import Report, encode
+from tests.support.captures import answered, capture
 from tests.support.raw_trace import SIZE, Call, Device, raw, union
 from tests.support.trace_builder import TraceBuilder
 
@@ -39,9 +39,8 @@ SAMPLES = [LLM, RANK1]
 real = pytest.mark.real
 
 
-@cache
 def answer(path: Path, name: str, **query: str) -> Report:
-    report = sol.open_capture(str(path)).analyze(name, **query)
+    report = answered(capture(path), name, **query)
     assert isinstance(report, Report)
     return report
 
@@ -326,13 +325,13 @@ def test_hostile_recordings_are_answered(device: str, tmp_path: Path) -> None:
         t.op(name, 5000 * at, 1000, shapes=shapes, types=types)
         t.launch(f"kernel{at}<b>\n", at=5000 * at + 100, start=5000 * at + 2000, duration=500)
     path = t.write(tmp_path / "t.pt.trace.json")
-    capture = sol.open_capture(str(path))
+    opened = sol.open_capture(str(path))
     # WHEN every analysis is asked THEN each answers, in JSON without NaN and infinity
     for name in sol.analyses():
         if name in ("memory_plan", "scaling"):
             continue
-        json.loads(encode(capture.analyze(name)), parse_constant=pytest.fail)
-    report = capture.analyze("roofline")
+        json.loads(encode(opened.analyze(name)), parse_constant=pytest.fail)
+    report = opened.analyze("roofline")
     assert isinstance(report, Report)
     rows = report.table("ops")
     # AND only the good call has work of full cost; that of unknown type has FLOP without bytes or limit; nothing is 0 in place of unknown

@@ -15,8 +15,13 @@ from tb_sol_plugin.model.report import Report, UnavailableReport
 
 @lru_cache(maxsize=4)
 def capture(path: Path) -> Capture:
-    """The capture of one file. Tests that go file by file read each file once."""
-    return sol.open_capture(str(path))
+    """The capture of one file. Tests that go file by file read each file once.
+
+    A file that stands alone is the same to `alone`: this is that one then, so that both share what is analyzed.
+    """
+    opened, own = sol.open_capture(str(path)), alone(path)
+    same = opened.facts == own.facts and {k: len(t) for k, t in opened.tables.items()} == {k: len(t) for k, t in own.tables.items()}
+    return own if same else opened
 
 
 @lru_cache(maxsize=4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable
+from typing import Any
 
 import pandas as pd
 
@@ -48,7 +49,7 @@ def sums_agree(c: Capture, raw: R.Trace, by: str) -> None:
     devices = {copy.device for copy in raw.copies}
     got: dict[tuple[object, ...], list[int]] = {}
     rows: dict[tuple[object, ...], int] = {}
-    for _, row in report(c, "memcpy", by=by).table("copies").iterrows():
+    for row in report(c, "memcpy", by=by).table("copies").to_dict("records"):
         key = _key(row, by, next(iter(devices)) if len(devices) == 1 else None)
         values = [0 if pd.isna(row[column]) else int(row[column]) for column in COLUMNS]
         got[key] = [a + b for a, b in zip(got.get(key, [0] * len(COLUMNS)), values, strict=True)]
@@ -161,7 +162,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _key(row: pd.Series, by: str, only_device: int | None) -> tuple[object, ...]:
+def _key(row: dict[Hashable, Any], by: str, only_device: int | None) -> tuple[object, ...]:
     direction = row["direction"]
     if by == "kind":
         return direction, _text(row["src_kind"]), _text(row["dst_kind"])

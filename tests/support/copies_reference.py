@@ -96,6 +96,8 @@ class Trace(NamedTuple):
 
 
 def ns(value: object) -> int:
+    if type(value) is int:
+        return value * 1000
     return int((Decimal(str(value)) * 1000).quantize(Decimal(1), ROUND_HALF_UP))
 
 
@@ -329,6 +331,9 @@ def union(spans: Iterable[tuple[int, int]]) -> Spans:
 
 def both(a: Spans, b: Spans) -> int:
     """Length of what two unions share."""
+    few, many = sorted((a, b), key=len)
+    if 10 * len(few) < len(many):
+        return sum(covered(start, end, many) for start, end in few)
     total = i = j = 0
     while i < len(a) and j < len(b):
         total += max(0, min(a[i][1], b[j][1]) - max(a[i][0], b[j][0]))

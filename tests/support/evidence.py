@@ -13,6 +13,7 @@ from tb_sol_plugin.model import report as R
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.web.tables import split_list
+from tests.support.captures import answered
 
 WEIGHTS = {"calls": "saving_ns", "gaps": "duration_ns", "events": "saving_ns"}
 """Tables that a finding about time opens, with the column of what it takes."""
@@ -27,14 +28,14 @@ def cards_of(report: R.Report, section: str = "") -> list[R.Finding]:
 
 
 def followed(c: Capture, link: R.Link) -> R.Report:
-    opened = c.analyze(link.analysis, **link.query)
+    opened = answered(c, link.analysis, **link.query)
     assert isinstance(opened, R.Report), link
     return opened
 
 
 def page(c: Capture, name: str) -> R.Report | None:
     try:
-        made = c.analyze(name)
+        made = answered(c, name)
     except BadQuery:
         return None
     return made if isinstance(made, R.Report) else None

@@ -124,9 +124,12 @@ class _Calls:
     parts: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, **columns: Any) -> None:
-        size = np.size(columns["rank"])
+        shape, size = np.shape(columns["rank"]), np.size(columns["rank"])
         for name, value in columns.items():
-            self.parts[name].append(np.broadcast_to(value, np.shape(columns["rank"])).reshape(size))
+            given = np.asarray(value)
+            if given.shape != shape:  # one value for all, mostly, of which a broadcast would take three times as long
+                given = np.broadcast_to(given, shape) if given.ndim else np.full(shape, given)
+            self.parts[name].append(given.reshape(size))
 
     def columns(self) -> dict[str, Any]:
         return {name: np.concatenate(parts) for name, parts in self.parts.items()}

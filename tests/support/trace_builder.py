@@ -316,6 +316,8 @@ def _value(value: Json) -> str:
         return str(value)
     if type(value) is str:  # most of them are few names again and again
         return _text(value)
+    if type(value) is int:
+        return str(value)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_value(k)}: {_value(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):

@@ -77,3 +77,14 @@ def test_every_loop_of_the_package_is_compiled_by_this_decorator() -> None:
     for path in Path(tb_sol_plugin.__file__).parent.rglob("*.py"):
         if path.name != "compiled.py":
             assert not re.search(r"\b(n?jit|vectorize)\b.*cache=True|from numba import .*jit", path.read_text(encoding="utf-8")), path
+
+
+def test_a_loop_that_ran_over_many_small_tables_is_loaded() -> None:
+    # GIVEN a loop that pays to load for more than 5 rows WHEN it runs over 5 at a time THEN it runs plain, until it ran over ten times that
+    loop = C.Loop(lambda n: 2 * n, forceinline=False)
+    assert [loop.of(5, 5) is loop for _ in range(12)] == [False] * 11 + [True]
+    # THEN from then on it runs compiled, however few they are
+    assert loop.of(1, 5) is loop
+    # GIVEN one that has not run WHEN there are more at once THEN it runs compiled
+    other = C.Loop(lambda n: 2 * n, forceinline=False)
+    assert other.of(6, 5) is other and not other.loaded

@@ -8,7 +8,7 @@ from tb_sol_plugin.metrics.time.scope import extent
 from tb_sol_plugin.model import report as R
 from tb_sol_plugin.model.rows import TableRows
 from tb_sol_plugin.web.tables import MOST_BYTES, in_pages
-from tests.support.captures import capture
+from tests.support.captures import answered, capture
 from tests.support.evidence import check_findings, tables_of
 from tests.support.recordings import SAMPLES, TRACES, over, path_of
 
@@ -28,7 +28,7 @@ def test_every_idle_gap_is_a_row_and_their_sum_is_the_idle_time_by_cause(name: s
     c = capture(path_of(name))
     if not len(c.device):
         return
-    page = c.analyze("gpu_breakdown")
+    page = answered(c, "gpu_breakdown")
     if not isinstance(page, R.Report):
         return
     tables = tables_of(page)
@@ -78,7 +78,7 @@ def test_a_table_that_can_be_filtered_keeps_a_sum_of_its_bars(name: str) -> None
     c = capture(path_of(name))
     for one in analyses():
         try:
-            made = c.analyze(one)
+            made = answered(c, one)
         except BadQuery:
             continue
         for table in tables_of(made).values() if isinstance(made, R.Report) else ():
