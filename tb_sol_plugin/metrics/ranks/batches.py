@@ -21,6 +21,8 @@ from tb_sol_plugin.tables.arrays import Ints, Mask
 
 MOST_MESSAGES: Final = 4_096
 """Sends and receives of one batch that are told; one of more is not known."""
+MOST_BYTES: Final = 1 << 48
+"""A size above that is no size: sums of all parts of a batch are whole numbers of 64 bits."""
 COALESCED: Final = "nccl:coalesced"
 """What PyTorch calls the range around the launch of a batch."""
 
@@ -69,7 +71,7 @@ def batches(capture: Capture, rows: Ints, named: Mask) -> Batches:
             continue
         sizes = [size_of(n, kind) if n >= 0 else None for n, kind in zip(elements[begin:end], types[begin:end], strict=True)]
         parts = zip(peer[begin:end], receives[begin:end], sizes, strict=True)
-        batch = tuple(Message(other, way, -1 if size is None else size) for other, way, size in parts)
+        batch = tuple(Message(max(other, -1), way, -1 if size is None or size > MOST_BYTES else size) for other, way, size in parts)
         dtype = types[begin] if len(set(types[begin:end])) == 1 else ""
         place[row], first[row] = known.setdefault((batch, dtype), len(known)), order[begin]
     return Batches(place, first, tuple(batch for batch, _ in known), tuple(dtype for _, dtype in known))

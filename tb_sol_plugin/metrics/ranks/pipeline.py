@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -66,37 +66,47 @@ class Pipeline:
 def pipeline(waited: Waits) -> Pipeline | None:
     """Returns the pipeline of a job; None where no group sends and receives between stages."""
     calls = waited.found.calls
-    stage_of, stages = _stages(calls)
-    if stages < 2:
+    stages = _stages(calls)
+    if stages is None:
         return None
-    stage, ends = stage_of[calls.ranks], _sides(calls, stage_of)
-    forward = _forward(ends, stages)
+    stage, ends = stages.of(calls.ranks), _sides(calls, stages)
+    forward = _forward(ends, stages.number)
     each = exposed_by_class(waited, _classes(calls, stage, forward))
     rows = _rows(calls, stage, each)
     count, virtual = _micro_batches(calls, stage, ends[0], forward)
     key = pd.MultiIndex.from_arrays([rows["at"], rows["step"]])
     rows["micro_batches"] = count.reindex(key).fillna(0).to_numpy(np.int64) // virtual
-    return Pipeline(stages, virtual, stage, rows, _ends_of_model(calls, np.flatnonzero(stage >= 0)))
+    return Pipeline(stages.number, virtual, stage, rows, _ends_of_model(calls, np.flatnonzero(stage >= 0)))
 
 
-def _stages(calls: Calls) -> tuple[Ints, int]:
-    """Returns (stage by number of a rank, also of ranks without a recording, -1 none; how many stages there are).
+class _Stages(NamedTuple):
+    """Stages of ranks, also of those without a recording. ranks: ascending, each once. number: of stages."""
 
-    Stages are places in the groups whose members send to each other.
-    """
+    ranks: Ints
+    stage: Ints
+    number: int
+
+    def of(self, rank: Ints) -> Ints:
+        """Returns the stage of ranks by their numbers, -1 where they have none."""
+        place = np.minimum(np.searchsorted(self.ranks, rank), len(self.ranks) - 1)
+        return np.where(self.ranks[place] == rank, self.stage[place], -1)
+
+
+def _stages(calls: Calls) -> _Stages | None:
+    """Returns the stages: places in the groups whose members send to each other. None where there are none."""
     pairs = np.isin(calls["kind"], P2P) & (calls["group"] >= 0)
     groups = [calls.groups[number].ranks for number in np.unique(calls["group"][pairs]).tolist()]
     groups = [ranks for ranks in groups if 2 <= len(ranks) <= MOST_STAGES]
-    stage = np.full(max([int(ranks.max()) for ranks in (*groups, calls.ranks) if len(ranks)], default=-1) + 2, -1, np.int64)
-    for ranks in groups:
-        stage[ranks] = np.arange(len(ranks))
-    return stage, max((len(ranks) for ranks in groups), default=0)
+    if not groups:
+        return None
+    ranks, last = np.unique(np.concatenate(groups[::-1]), return_index=True)  # a rank of several groups has its place in the last one
+    stage = np.concatenate([np.arange(len(one)) for one in groups[::-1]])[last]
+    return _Stages(ranks, stage, max(map(len, groups)))
 
 
-def _sides(calls: Calls, stage_of: Ints) -> tuple[Ints, Ints]:
+def _sides(calls: Calls, stages: _Stages) -> tuple[Ints, Ints]:
     """Returns (stage that sends, stage that receives) of each message; -1 where a rank is not known or has no stage."""
-    source, target = (np.where(rank < len(stage_of), rank, -1) for rank in (calls.messages.source, calls.messages.target))
-    return stage_of[source], stage_of[target]  # the last one stands for no rank
+    return stages.of(calls.messages.source), stages.of(calls.messages.target)
 
 
 def _forward(ends: tuple[Ints, Ints], stages: int) -> Mask:

@@ -134,6 +134,17 @@ def test_what_is_not_sure_stays_unknown(what: str, tmp_path: Path) -> None:
     assert set(kinds) == {"unknown"} and found.batches == ()
 
 
+def test_odd_numbers_of_recorders_are_unknown(tmp_path: Path) -> None:
+    t = batch(("send", -7), ("recv", 4_000_000_000_000), ranks=[0, 1, 4_000_000_000_000])
+    for event in t.events:
+        if event["name"] == "record_param_comms":
+            event["args"]["In msg nelems"] = (1 << 63) - 1  # type: ignore[index,call-overload]
+    found, kinds, _ = read(t, tmp_path)
+    calls = calls_of([Member(1, "a", found)])
+    assert kinds == ["p2p_batch"] and {m.bytes for m in found.batches[0]} == {-1} and calls.batches[0][0].peer == -1
+    assert pipeline(job_of_members([Member(1, "a", found)]).waits) is not None and not len(traffic(calls))
+
+
 def test_ends_that_disagree_are_not_matched(tmp_path: Path) -> None:
     # GIVEN that one rank sends and receives in one batch, the other one twice as much
     one, _, _ = read(batch(("send", 2), ("recv", 2), ranks=[1, 2]), tmp_path)
