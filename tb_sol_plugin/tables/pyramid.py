@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, overload
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -204,30 +204,30 @@ class Pyramid:
             near = np.flatnonzero((found.end >= begin - (2 << z)) & (found.start < end))  # what may merge with the first one inside
             return found.at(near), lane[near]
         if at >= 0:
-            level = self.levels[at]
-            parts = [_rows(level.start, level.end, int(bounds[i]), int(bounds[i + 1]), z, begin, end) for i in lanes]
-            found = level.items(np.concatenate([_NONE, *(np.arange(part.start, part.stop) for part in parts)]), count)
+            rows, sizes = _runs(*_reaching(self.levels[at], lanes, z, begin, end))
+            found = self.levels[at].items(rows, count)
         else:
-            parts = [slice(*self._bound(i, z, begin, end)) for i in lanes]
-            order = self.order
-            found = self._singles(np.concatenate([_NO_EVENT, *(order[part] for part in parts)]))
-        return found, np.repeat(np.arange(len(lanes), dtype=np.int32), [part.stop - part.start for part in parts])
+            rows, sizes = _runs(*self._bound(lanes, z, begin, end))
+            found = self._singles(np.asarray(self.order[rows]))
+        return found, np.repeat(np.arange(len(lanes), dtype=np.int32), sizes)
 
     def _singles(self, event: npt.NDArray[np.uint32]) -> Items:
         start, duration = self.times(event)
         return single(start, duration, event)
 
-    def _bound(self, lane: int, z: int, begin: int, end: int) -> tuple[int, int]:
-        """Returns positions of a lane between which the events of a window are, as the finest level knows them."""
-        low, high = int(self.bounds[lane]), int(self.bounds[lane + 1])
+    def _bound(self, lanes: range, z: int, begin: int, end: int) -> tuple[Longs, Longs]:
+        """Returns positions of some lanes between which the events of a window are, as the finest level knows them."""
+        low, high = self.bounds[lanes.start : lanes.stop], self.bounds[lanes.start + 1 : lanes.stop + 1]
         if not self.levels:
             return low, high
         level = self.levels[0]
-        a, b = int(level.bounds[lane]), int(level.bounds[lane + 1])
-        rows = _rows(level.start, level.end, a, b, max(z, level.z), begin, end)
-        if rows.start == rows.stop:
-            return low, low
-        return int(level.first[rows.start]), int(level.first[rows.stop]) if rows.stop < b else high
+        first, last = _reaching(level, lanes, max(z, level.z), begin, end)
+        some = np.flatnonzero(first < last)
+        begins, ends = low.copy(), low.copy()
+        begins[some], ends[some] = level.first[first[some]], high[some]
+        inner = some[last[some] < level.bounds[lanes.start + 1 : lanes.stop + 1][some]]
+        ends[inner] = level.first[last[inner]]
+        return begins, ends
 
     def _longest(self, items: Items) -> Longs:
         out = items.busy.copy()
@@ -244,10 +244,6 @@ class Pyramid:
         return _cut(found, lane, len(lanes), begin, end)
 
 
-_NONE: Final = np.zeros(0, np.int64)
-_NO_EVENT: Final = np.zeros(0, np.uint32)
-
-
 def _cut(items: Items, lane: npt.NDArray[np.signedinteger], lanes: int, begin: int, stop: int) -> tuple[Items, Longs]:
     """Returns the items in a window, and how many each lane has."""
     inside = np.flatnonzero(_inside(items.start, items.end, begin, stop))
@@ -260,16 +256,23 @@ def _inside(start: Longs, end: Longs, begin: int, stop: int) -> npt.NDArray[np.b
     return inside
 
 
-def _rows(start: Longs, end: Longs, first: int, last: int, z: int, begin: int, stop: int) -> slice:
-    """Returns the rows of a lane, which has `first:last`, that reach into a window, from the start of the bucket in which the first of
+def _runs(low: Longs, high: Longs) -> tuple[slice | Ints, Longs]:
+    """Returns the rows from each low to before each high, which ascend, as a slice where that is what they are; and how many each has."""
+    sizes = high - low
+    count, some = int(sizes.sum()), np.flatnonzero(sizes)
+    if not count or count == int(high[some[-1]] - low[some[0]]):
+        return slice(int(low[some[0]]), int(high[some[-1]])) if count else slice(0, 0), sizes
+    return np.arange(count) + np.repeat(low - np.cumsum(sizes) + sizes, sizes), sizes
+
+
+def _reaching(level: Level, lanes: range, z: int, begin: int, stop: int) -> tuple[Longs, Longs]:
+    """Returns between which rows of some lanes the items are that reach into a window, from the start of the bucket in which the first of
     them begins.
     """
-    start, end = start[first:last], end[first:last]
-    low = int(end.searchsorted(begin, "left"))  # one that ends at the begin may be of no length
-    if low < len(start):
-        low = int(start.searchsorted(min(int(start[low]), begin) >> z << z, "left"))
-    high = int(start.searchsorted(stop, "left"))
-    return slice(first + min(low, high), first + high)
+    out = np.zeros((2, len(lanes)), np.int64)
+    columns = (fixed(one, np.int64) for one in (level.start, level.end, level.bounds[lanes.start : lanes.stop + 1]))
+    reaching_kernel.of(len(lanes), MANY_LANES)(*columns, z, begin, stop, out)
+    return out[0], out[1]
 
 
 def build(order: npt.NDArray[np.uint32], bounds: Longs, start: Longs, duration: Longs) -> tuple[Level, ...]:
@@ -308,6 +311,7 @@ def load() -> None:
     joined_at(none, none)
     build(np.arange(2, dtype=np.uint32), np.array([0, 2]), none, none)
     one = np.arange(1)
+    reaching_kernel(*(fixed(one, np.int64) for _ in range(3)), 0, 0, 1, np.zeros((2, 1), np.int64))
     starting_kernel(fixed(one, np.uint32), 0, one, one + 1, fixed(one, np.int64), one, one, np.zeros((2, 1, 1), np.int64))
 
 
@@ -392,6 +396,26 @@ def merge_kernel(items: tuple[npt.NDArray[Any], ...], to: tuple[npt.NDArray[Any]
         to_joins[n] = joins[i]
     ends[lane + 1 :] = n + 1
     return ends
+
+
+@compiled()
+def reaching_kernel(start: Longs, end: Longs, bounds: Longs, z: int, begin: int, stop: int, out: Longs) -> None:
+    """Finds, for `_reaching`, the rows of each lane, which begin and end at `bounds`. out: (begin and end, lane) to write to."""
+    for lane in range(len(bounds) - 1):
+        first, last = bounds[lane], bounds[lane + 1]
+        low, found, least = last, last, begin
+        for search in range(3):  # the first that ends in it, which may be of no length; its bucket; the first that starts after it
+            values = end if search == 0 else start
+            at, high = first, last
+            while at < high:
+                middle = (at + high) >> 1
+                if values[middle] < least:
+                    at = middle + 1
+                else:
+                    high = middle
+            low, found = (at if search == 0 or (search == 1 and low < last) else low), at
+            least = min(start[low], begin) >> z << z if search == 0 and low < last else stop
+        out[0, lane], out[1, lane] = min(low, found), found
 
 
 @compiled()
