@@ -124,7 +124,7 @@ def test_tiles_above_the_bound_are_refused_with_what_to_do(client: FlaskClient, 
 
 def test_deep_calls_are_looked_at_in_one_pass(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN calls nested hundreds deep, each in a lane of its own WHEN tiles, events and one event are asked for
-    monkeypatch.setattr(pyramid, "_rows", lambda *_: pytest.fail("lanes one after the other"))
+    monkeypatch.setattr(pyramid, "_reaching", lambda *_: pytest.fail("lanes one after the other"))
     deep = {"run": "deep"}
     track = next(t for t in ask(client, "", **deep).json["tracks"] if t["kind"] == "thread")
     assert track["lanes"] == DEEP
