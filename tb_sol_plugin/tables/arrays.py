@@ -195,8 +195,8 @@ def first_of(code: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.intp]:
 def pick(column: pd.Series, rows: npt.ArrayLike) -> Objects:
     """Returns texts at rows, "" for none, and for row -1."""
     text, wanted = coded(column), np.asarray(rows, np.int64)
-    if not len(wanted):
-        return np.zeros(0, object)
+    if not len(wanted) or not len(text.codes):
+        return np.full(len(wanted), "", object)
     used, place = in_order(np.where(wanted >= 0, text.codes[wanted], -1).astype(np.int64))
     names = np.full(len(used), "", object)
     known = used >= 0

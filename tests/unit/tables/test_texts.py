@@ -34,6 +34,7 @@ def test_a_row_without_text_matches_nothing_and_reads_as_empty() -> None:
     column = pd.Series(pd.Categorical(["a", None, "b"]))
     assert arrays.where(column, lambda n: True).tolist() == [True, False, True]
     assert arrays.pick(column, [1, 2, -1]).tolist() == ["", "b", ""]
+    assert arrays.pick(column[:0], [-1, -1]).tolist() == ["", ""]
     assert arrays.largest([column], [], np.zeros(0, np.int64)) == ([""], 0.0)
 
 
