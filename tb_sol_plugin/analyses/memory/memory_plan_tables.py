@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final, Literal, TypeAlias
 
-import pandas as pd
-
 from tb_sol_plugin.analyses.memory.memory_plan_query import DEVICES, FORMULAS, LAYOUTS, STAGES, MemoryPlanQuery
 from tb_sol_plugin.cost.transformer.explain import explained
 from tb_sol_plugin.cost.transformer.memory import PRESETS, Layout, Model, Stage, stages
@@ -236,6 +234,8 @@ def _base(query: MemoryPlanQuery, capture: Capture | None) -> Base:
 
 def _measured(capture: Capture) -> int | None:
     """Returns bytes of context and NCCL on a device at the last record that tells of them; None where none does."""
+    if not len(capture.tables[S.MEMORY_RECORDS.name]):
+        return None
     found = budget(capture)
     device = capture.tables[S.MEMORY_RECORDS.name]["device"].to_numpy()
     own = found[found["category"].isin(("base_context", "nccl")) & found["known"] & (device[found["record"].to_numpy()] >= 0)]
@@ -306,20 +306,24 @@ _OUT: Final = "\u2009·\u2009"
 def stage_table(plan: Plan) -> TableSection:
     """Builds the table of what one rank of each stage holds; the first row sums one rank of every stage."""
     rows = [_of_stage(plan, s) for s in plan.stages]
-    frame = pd.DataFrame(rows, columns=[c.name for c in STAGES])
+    columns = {c.name: [row[c.name] for row in rows] for c in STAGES}
     total: dict[str, Scalar] = {"stage": "sum"}
     for column in STAGES:
         if column.unit == "B" and column.name != "headroom_bytes":
-            total[column.name] = int(frame[column.name].sum())
-    total |= {"layers": int(frame["layers"].sum()), "parameters": int(frame["parameters"].sum())}
+            total[column.name] = _sum(columns[column.name])
+    total |= {"layers": _sum(columns["layers"]), "parameters": _sum(columns["parameters"])}
     total |= {"microbatches": None, "headroom_bytes": None}
-    total |= {f"{name}_gib": float(frame[f"{name}_bytes"].sum()) / GIB for name in ("total", "state")}
+    total |= {f"{name}_gib": _sum(columns[f"{name}_bytes"]) / GIB for name in ("total", "state")}
     over = {str(i): Mark("flagged", f"more than {plan.device.name} has") for i, r in enumerate(rows) if _exceeds(r["headroom_bytes"])}
     return make_table(
-        "stages", "Stages", frame, STAGES, key="stage", total=total, marks={"headroom_bytes": over} if over else {},
+        "stages", "Stages", columns, STAGES, key="stage", total=total, marks={"headroom_bytes": over} if over else {},
         subtitle="one rank of each; every figure is a closed form",
         footer="GB = 10^9 bytes, GiB = 2^30 bytes. Parameters, gradients, master weights, optimizer and activations add up to the total.",
     )  # fmt: skip
+
+
+def _sum(values: list[Scalar]) -> int:
+    return sum(value for value in values if isinstance(value, int))
 
 
 def _of_stage(plan: Plan, stage: Stage) -> dict[str, Scalar]:
@@ -351,14 +355,14 @@ def device_table(plan: Plan) -> TableSection:
         for key, spec in specs.items() if spec.memory_bytes
     ]  # fmt: skip
     rows.sort(key=lambda r: (r["memory_bytes"], str(r["device"])))
-    frame = pd.DataFrame(rows, columns=[c.name for c in DEVICES])
+    columns = {c.name: [row[c.name] for row in rows] for c in DEVICES}
     attached = f"{human(plan.base.counted, 'B')} of base memory are counted" if plan.base.size is not None else plan.base.origin
-    unsure = {str(i): Mark("unverified", "the memory of this row is not confirmed") for i, k in enumerate(frame["device"])
-              if "mem_gb" in specs[k].unverified}  # fmt: skip
-    here = {str(i): _link(plan, {"device": str(k)}, f"Hold the plan against {k}") for i, k in enumerate(frame["device"])}
+    unsure = {str(i): Mark("unverified", "the memory of this row is not confirmed") for i, k in enumerate(columns["device"])
+              if "mem_gb" in specs[str(k)].unverified}  # fmt: skip
+    here = {str(i): _link(plan, {"device": str(k)}, f"Hold the plan against {k}") for i, k in enumerate(columns["device"])}
     fits = [r for r in rows if r["verdict"] == "fits"]
     return make_table(
-        "devices", "Does it fit?", frame, DEVICES, key="device", cell_links={"device": here}, row_links=here,
+        "devices", "Does it fit?", columns, DEVICES, key="device", cell_links={"device": here}, row_links=here,
         marks={"memory_bytes": unsure} if unsure else {}, sort=Sort("memory_bytes", descending=False), filters=["verdict"],
         subtitle=f"the fullest stage on every device of the table; it fits {len(fits)} of them with a tenth to spare",
         footer=f"{capitalized(attached)}. A driver reports 1 to 2 % less than the memory a device is sold with.",

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import pandas as pd
-
 from tb_sol_plugin.metrics.report.graph_notes import COLUMNS as GRAPH_COLUMNS
 from tb_sol_plugin.metrics.report.graph_notes import graph_section, replay_notices
 from tb_sol_plugin.metrics.report.notes import LOST, oddities
@@ -288,7 +286,8 @@ def _recorded(capture: Capture) -> TableSection:
         missing = capture.missing(need)
         because, hint, _ = missing or ("", "", "")
         rows.append({"what": WORDS.get(need, need), "recorded": "no" if missing else "yes", "because": because, "record_it_with": hint})
-    return make_table("recorded", "What was recorded", pd.DataFrame(rows), RECORDED_COLUMNS, key="what")
+    columns = {c.name: [row[c.name] for row in rows] for c in RECORDED_COLUMNS}
+    return make_table("recorded", "What was recorded", columns, RECORDED_COLUMNS, key="what")
 
 
 def _issues(capture: Capture) -> TableSection:
@@ -311,17 +310,15 @@ def _harmless(capture: Capture) -> str:
 
 def _categories(capture: Capture) -> TableSection:
     table = capture.tables["categories"]
-    frame = pd.DataFrame(
-        {"category": table["category"].astype(str), "phase": table["phase"].astype(str), "count": table["count"].to_numpy()}
-    )
+    count = table["count"].to_numpy()
     return make_table(
         "categories",
         "Events by category",
-        frame,
+        {"category": table["category"].to_numpy(object), "phase": table["phase"].to_numpy(object), "count": count},
         CATEGORY_COLUMNS,
         subtitle="as written in the file",
         sort=Sort("count"),
-        total={"category": "All", "count": int(frame["count"].sum())},
+        total={"category": "All", "count": int(count.sum())},
         filters=["category", "phase"],
     )
 
@@ -333,7 +330,7 @@ def _log(capture: Capture) -> TableSection:
     return make_table(
         "log",
         "Log",
-        pd.DataFrame(rows, columns=["level", "message"]),
+        {"level": [level for level, _ in rows], "message": [line for _, line in rows]},
         LOG_COLUMNS,
         subtitle="the profiler's own lines, the reader's, and those of what was recorded with it"
         if capture.facts.attached_notes

@@ -6,7 +6,7 @@ every device total, in a row of its own.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -187,7 +187,7 @@ def _methods(capture: Capture, part: Scope) -> TableSection:
     device = capture.device
     link, duration, kind = (device[c].to_numpy() for c in ("link", "duration_ns", "kind"))
     whole = int(duration[part.device].sum())
-    rows = []
+    rows: list[dict[str, Any]] = []
     for code, name in enumerate(S.LINKS):
         mask = part.device & (link == code)
         time = int(duration[mask].sum())
@@ -207,14 +207,14 @@ def _methods(capture: Capture, part: Scope) -> TableSection:
             }
         )
     sums = ("events", "kernels", "copies", "graph", "time_ns", "with_operator", "with_module", "with_phase")
-    frame = pd.DataFrame(rows)
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
     return make_table(
         "methods",
         "Device events by link",
-        frame,
+        columns,
         METHOD_COLUMNS,
         key="method",
-        total={"method": "All", **{c: int(frame[c].sum()) for c in sums}},
+        total={"method": "All", **{c: sum(row[c] for row in rows) for c in sums}},
         footer="Correlation is the id that the recorder gives to a launch and to the work it starts.",
     )
 
@@ -223,18 +223,13 @@ def _backward(capture: Capture) -> TableSection:
     table = capture.tables["backward"]
     rows = []
     for code, name in enumerate(("flow", "sequence number")):
-        own = table[table["method"].to_numpy() == code]
-        rows.append(
-            {
-                "method": name,
-                "links": len(own),
-                "forward_operators": int(own["forward"].nunique()),
-                "backward_roots": int(own["backward"].nunique()),
-            }
-        )
-    return make_table("backward", "Forward to backward", pd.DataFrame(rows), BACKWARD_COLUMNS, key="method", span=6)
+        own = table["method"].to_numpy() == code
+        forward, backward = (len(pd.unique(table[end].to_numpy()[own])) for end in ("forward", "backward"))
+        rows.append({"method": name, "links": int(own.sum()), "forward_operators": forward, "backward_roots": backward})
+    columns = {c.name: [row[c.name] for row in rows] for c in BACKWARD_COLUMNS}
+    return make_table("backward", "Forward to backward", columns, BACKWARD_COLUMNS, key="method", span=6)
 
 
 def _flows(capture: Capture) -> TableSection:
-    frame = pd.DataFrame(_flow_rows(capture), columns=[c.name for c in FLOW_COLUMNS])
-    return make_table("flows", "Flows as recorded", frame, FLOW_COLUMNS, key="category", span=6, empty="This file holds no flow.")
+    columns = {c.name: [row[c.name] for row in _flow_rows(capture)] for c in FLOW_COLUMNS}
+    return make_table("flows", "Flows as recorded", columns, FLOW_COLUMNS, key="category", span=6, empty="This file holds no flow.")

@@ -392,7 +392,7 @@ def _bars(frame: pd.DataFrame) -> FigureSection:
     )
 
 
-def _idle_table(gaps: pd.DataFrame) -> pd.DataFrame:
+def _idle_table(gaps: pd.DataFrame) -> dict[str, object]:
     total = int(gaps["duration_ns"].sum())
     cause, start, duration = (gaps[name].to_numpy() for name in ("cause", "start_ns", "duration_ns"))
     when = longest(cause, start, duration, len(B.CAUSES))
@@ -401,8 +401,8 @@ def _idle_table(gaps: pd.DataFrame) -> pd.DataFrame:
         here = duration[cause == code]
         share = int(here.sum()) / total if total else np.nan
         found.append((FACT[CAUSE_FACTS[name]].label, len(here), int(here.sum()), share))
-    frame = pd.DataFrame(found, columns=[c.name for c in IDLE_COLUMNS[:4]])
-    return frame.assign(longest_ns=when[TIME], longest_start_ns=when[START])
+    columns: dict[str, object] = {c.name: [row[i] for row in found] for i, c in enumerate(IDLE_COLUMNS[:4])}
+    return columns | {"longest_ns": when[TIME], "longest_start_ns": when[START]}
 
 
 def _gap_table(capture: Capture, gaps: Table, rows: Mask) -> TableSection:

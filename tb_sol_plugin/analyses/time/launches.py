@@ -6,9 +6,10 @@ stream had nothing to do: elsewhere the work waits for its turn. A launch is blo
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.errors import Unavailable
@@ -114,7 +115,7 @@ def run(capture: Capture, query: LaunchesQuery) -> Report:
     )  # fmt: skip
 
 
-def _grouped(capture: Capture, found: pd.DataFrame, by: str) -> pd.DataFrame:
+def _grouped(capture: Capture, found: pd.DataFrame, by: str) -> dict[str, npt.NDArray[Any]]:
     rows = found[by].to_numpy()
     names = arrays.pick(capture.host["name"], rows)
     names[rows < 0] = f"(no {WORDS[by]})"
@@ -126,23 +127,22 @@ def _grouped(capture: Capture, found: pd.DataFrame, by: str) -> pd.DataFrame:
     number = np.bincount(code, minlength=count)
     delays = found["delay_ns"].to_numpy()
     delay, known = arrays.medians(code[dry], delays[dry], count), delays >= 0
-    return pd.DataFrame({
-        "name": distinct, "count": number, **sums, "delay_ns": arrays.whole_numbers(delay),
-        "wait_ns": arrays.whole_numbers(arrays.medians(code[known], delays[known], count)),
+    return {
+        "name": distinct, "count": number, **sums, "delay_ns": arrays.whole_or_none(delay),
+        "wait_ns": arrays.whole_or_none(arrays.medians(code[known], delays[known], count)),
         "queue_length": np.bincount(code, found["queue_length"].to_numpy(), minlength=count) / number, "blocked_ns": blocked,
-    })  # fmt: skip
+    }  # fmt: skip
 
 
-def _outliers(capture: Capture, found: pd.DataFrame) -> pd.DataFrame:
+def _outliers(capture: Capture, found: pd.DataFrame) -> dict[str, object]:
     code = arrays.codes(capture.host["name"])[found["call"].to_numpy()]
-    place, names = pd.factorize(code)
+    place, distinct = pd.factorize(code)
     length = found["call_ns"].to_numpy()
-    times = length / np.maximum(arrays.medians(place, length, len(names))[place], 1)
+    times = length / np.maximum(arrays.medians(place, length, len(distinct))[place], 1)
     slow = np.flatnonzero((times >= SLOW) & (length >= SLOW_NS))
-    some = found.iloc[slow].reset_index(drop=True)
-    delay = some["delay_ns"].to_numpy()
-    return pd.DataFrame({
-        "start_ns": some["start_ns"], "name": arrays.at(capture.host["name"], some["call"].to_numpy()), "call_ns": some["call_ns"],
-        "times": times[slow], "delay_ns": arrays.known(delay, delay >= 0), "queue_length": some["queue_length"], "blocked": some["blocked"],
-        "operator": arrays.at(capture.host["name"], some["operator"].to_numpy()),
-    })  # fmt: skip
+    names = ("start_ns", "call", "call_ns", "delay_ns", "queue_length", "blocked", "operator")
+    some = {name: found[name].to_numpy()[slow] for name in names}
+    return some | {
+        "times": times[slow], "delay_ns": arrays.or_none(some["delay_ns"], some["delay_ns"] >= 0),
+        "name": arrays.at(capture.host["name"], some["call"]), "operator": arrays.at(capture.host["name"], some["operator"]),
+    }

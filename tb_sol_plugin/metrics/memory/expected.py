@@ -239,18 +239,22 @@ def _activations(capture: Capture, curves: list[Curves], device: int, sizes: pd.
 
 
 def _base(capture: Capture, device: int) -> Amount:
+    records, unknown = capture.tables[S.MEMORY_RECORDS.name], Amount(None, why='record it before the model: record_base_memory("start")')
+    if not len(records):
+        return unknown
     found = B.budget(capture)
-    records = capture.tables[S.MEMORY_RECORDS.name]
     own = found[(records["device"].to_numpy()[found["record"].to_numpy()] == device) & found["known"].to_numpy()]
     around = own[own["category"].isin(("base_context", "nccl"))]
     if not len(around):
-        return Amount(None, why='record it before the model: record_base_memory("start")')
+        return unknown
     size = int(around.groupby("record")["bytes"].sum().iloc[-1])
     return Amount(size, "the process before the model" if device < 0 else "context, and what the process group added")
 
 
 def _rest(capture: Capture, device: int) -> tuple[Amount, int | None, str, int | None, str]:
     """Returns (all in no other part, what is unknown of it, what the parts add up to, that, flag) of the largest record with parts."""
+    if not len(capture.tables[S.MEMORY_RECORDS.name]):
+        return Amount(None, why=NOTHING), None, "", None, ""
     whole_of, parts = B.totals(capture), capture.tables[S.MEMORY_PARTS.name]
     records = capture.tables[S.MEMORY_RECORDS.name]
     row = whole_of["record"].to_numpy()

@@ -27,7 +27,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.engines import iteration_of
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Mask, Places
-from tb_sol_plugin.tables.table import Table, as_table
+from tb_sol_plugin.tables.table import Table
 
 Rule: TypeAlias = Literal["wide", "narrow"]
 
@@ -537,7 +537,7 @@ def split_steps(capture: Capture, *, rule: Rule = "wide") -> Table:
     Columns: step (number, -1 for the pseudo-step), start_ns, duration_ns, complete, device_events, host_ns (the host's own
     length), and the categories, which add up to duration_ns.
     """
-    return memo(capture, ("step_split.steps", rule), lambda: as_table(pd.DataFrame(_split_steps(capture, rule), copy=False)))
+    return memo(capture, ("step_split.steps", rule), lambda: Table(_split_steps(capture, rule), copy=False))
 
 
 def _split_steps(capture: Capture, rule: Rule) -> dict[str, npt.NDArray[np.generic]]:

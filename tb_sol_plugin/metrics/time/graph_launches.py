@@ -43,7 +43,7 @@ def _graph_launches(capture: Capture) -> GraphLaunches:
     known = {int(host): place for place, host in enumerate(table["host"].tolist())}
     place = np.array([known.get(int(row), -1) for row in call.tolist()], np.int64)
     batch = np.append(table["captured_batch"].to_numpy(), -1)[place]
-    modes = [*table["mode"].astype(str).tolist(), ""]
+    modes = [*map(str, table["mode"].tolist()), ""]
     step, start = (device[name].to_numpy()[rows].astype(np.int64) for name in ("step", "start_ns"))
     latency = np.maximum(start - begun, 0)
     return GraphLaunches(step, batch, [modes[i] for i in place.tolist()], begun, latency, iv.union(begun, begun + latency))
