@@ -23,8 +23,16 @@ from tb_sol_plugin.capture.tracker import SOLTracker  # noqa: E402
 from tb_sol_plugin.capture.work.compiling import compiled_around  # noqa: E402
 
 
+@pytest.fixture(scope="module", autouse=True)
+def compiler() -> None:
+    """What the compiler defines when it is loaded stays, too."""
+    torch._dynamo.reset()
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
-def no_compiled_code_of_others() -> Any:
+def no_compiled_code_of_others(compiler: None) -> Any:
     torch._dynamo.reset()
     gc.collect()
     yield
