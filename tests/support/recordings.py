@@ -13,6 +13,8 @@ NOT_TRACES = {"hta/memory_analysis/memory_timeline.raw.gz"}
 """Recordings that hold memory over time and no event."""
 HANDED_IN = sorted(str(p.relative_to(FOLDER)) for p in FOLDER.rglob("*.gz")) if FOLDER.is_dir() else []
 TRACES = [name for name in HANDED_IN if name not in NOT_TRACES]
+JSON = [name for name in HANDED_IN if name.endswith(".json.gz")]
+"""Those in JSON."""
 ALIKE = "samples/simulated_ranks/rank"
 """Sixteen recordings that hold the same: the tests of single recordings read one of them."""
 SAMPLES = sorted(

@@ -11,7 +11,8 @@ from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import FactsSection, FigureSection, Report, TableSection
 from tb_sol_plugin.units import side_by_side
-from tests.support.captures import capture
+from tests.support.captures import answered, capture
+from tests.support.recordings import JSON, over, path_of
 from tests.support.trace_builder import TraceBuilder
 from tests.support.training import read_back, training
 
@@ -469,31 +470,31 @@ def test_nothing_but_ranges_on_the_host(tmp_path: Path) -> None:
 # -- recordings -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.real
-def test_every_recording_says_what_limits_it(traces: Path) -> None:
+@over(JSON)
+def test_every_recording_says_what_limits_it(name: str) -> None:
     """The sentence holds the time, a share of it, and the saving of the first finding; the parts add up."""
-    for path in sorted(traces.rglob("*.json.gz")):
-        answer = overview(capture(path))
-        said = answer.headline
-        assert said.endswith(".") and "—" not in said and "nan" not in said, (path.name, said)
-        assert " takes **" in said and ("%**" in said or "No operator" in said), (path.name, said)
-        assert ("No speed of light: " in said) == (answer.facts.get("speed_of_light") is None), (path.name, said)
-        # AND what is not known stands in the sentence: no fact is a dash, no table is empty
-        for section in answer.sections:
-            if isinstance(section, FactsSection):
-                assert all(v is not None or n in section.hidden for n, v in section.values.items()), (path.name, section.id)
-            elif isinstance(section, TableSection):
-                assert any(len(v) for v in section.data.values()), (path.name, section.id)
-        first = re.search(r"saves (?:at most )?\*\*(.+?)\*\*", said)
-        assert "faster than its limits" in said or (first is not None) == bool(answer.findings), (path.name, said)
-        parts = answer.table("parts")["time_ns"]
-        assert parts.iloc[1:].sum() == pytest.approx(parts.iloc[0], abs=len(parts)), path.name
-        # AND the split is of steps only where some were recorded
-        for split in (s for s in answer.sections if s.id == "split"):
-            assert split.title == ("Where the recording goes" if said.startswith("The recording") else "Where the step goes"), path.name
-        # AND a time is written alike wherever it stands: the step in the sentence and on its bar, the saving in the sentence and in the list
-        bar = next(s for s in answer.sections if s.id == "waterfall")
-        assert isinstance(bar, FigureSection)
-        written = re.sub("</?b>", "", bar.figure["layout"]["annotations"][0]["text"])
-        assert f" takes **{plain(written)}**" in said.replace(NARROW, " "), (path.name, written, said)
-        assert first is None or first[1] in side_by_side([f.saving_ns for f in answer.findings], "ns"), (path.name, first)
+    answer = answered(capture(path_of(name)), "overview")
+    assert isinstance(answer, Report), answer
+    said = answer.headline
+    assert said.endswith(".") and "—" not in said and "nan" not in said, (name, said)
+    assert " takes **" in said and ("%**" in said or "No operator" in said), (name, said)
+    assert ("No speed of light: " in said) == (answer.facts.get("speed_of_light") is None), (name, said)
+    # AND what is not known stands in the sentence: no fact is a dash, no table is empty
+    for section in answer.sections:
+        if isinstance(section, FactsSection):
+            assert all(v is not None or n in section.hidden for n, v in section.values.items()), (name, section.id)
+        elif isinstance(section, TableSection):
+            assert any(len(v) for v in section.data.values()), (name, section.id)
+    first = re.search(r"saves (?:at most )?\*\*(.+?)\*\*", said)
+    assert "faster than its limits" in said or (first is not None) == bool(answer.findings), (name, said)
+    parts = answer.table("parts")["time_ns"]
+    assert parts.iloc[1:].sum() == pytest.approx(parts.iloc[0], abs=len(parts)), name
+    # AND the split is of steps only where some were recorded
+    for split in (s for s in answer.sections if s.id == "split"):
+        assert split.title == ("Where the recording goes" if said.startswith("The recording") else "Where the step goes"), name
+    # AND a time is written alike wherever it stands: the step in the sentence and on its bar, the saving in the sentence and in the list
+    bar = next(s for s in answer.sections if s.id == "waterfall")
+    assert isinstance(bar, FigureSection)
+    written = re.sub("</?b>", "", bar.figure["layout"]["annotations"][0]["text"])
+    assert f" takes **{plain(written)}**" in said.replace(NARROW, " "), (name, written, said)
+    assert first is None or first[1] in side_by_side([f.saving_ns for f in answer.findings], "ns"), (name, first)

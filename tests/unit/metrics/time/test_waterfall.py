@@ -17,6 +17,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.tables import intervals as iv
 from tests.support.captures import capture
+from tests.support.recordings import JSON, over, path_of
 from tests.support.trace_builder import TraceBuilder
 from tests.support.training import read_back, training
 
@@ -166,20 +167,19 @@ def test_a_device_with_little_to_do_does_not_halve_the_limit_of_the_other(tmp_pa
     assert f.sol_ns == pytest.approx(limits[0], rel=1e-3)
 
 
-@pytest.mark.real
-def test_parts_add_up_on_every_recorded_run(traces: Path) -> None:
-    # GIVEN every recording that can be read WHEN its time is split THEN each nanosecond is in one part, whole and step by step
-    for path in sorted(traces.rglob("*.json.gz")):
-        c = capture(path)
-        whole = of(c)
-        assert parts(whole) == whole.total_ns and min(whole.measured_parts.values()) >= 0, path.name
-        assert sum(whole.again_ns.values()) <= sum(whole.kind_ns.values())
-        split = whole.limits.compute + whole.limits.memory + whole.limits.again
-        assert split == pytest.approx(whole.sol_ns), path.name
-        for number in c.steps["number"].to_numpy()[:3].tolist():
-            if number >= 0 and not c.facts.pseudo_step:
-                one = of(c, step=str(number))
-                assert parts(one) == one.total_ns and min(one.measured_parts.values()) >= 0, (path.name, number)
+@over(JSON)
+def test_parts_add_up_on_every_recorded_run(name: str) -> None:
+    # GIVEN a recording that can be read WHEN its time is split THEN each nanosecond is in one part, whole and step by step
+    c = capture(path_of(name))
+    whole = of(c)
+    assert parts(whole) == whole.total_ns and min(whole.measured_parts.values()) >= 0
+    assert sum(whole.again_ns.values()) <= sum(whole.kind_ns.values())
+    split = whole.limits.compute + whole.limits.memory + whole.limits.again
+    assert split == pytest.approx(whole.sol_ns)
+    for number in c.steps["number"].to_numpy()[:3].tolist():
+        if number >= 0 and not c.facts.pseudo_step:
+            one = of(c, step=str(number))
+            assert parts(one) == one.total_ns and min(one.measured_parts.values()) >= 0, number
 
 
 @pytest.mark.real
