@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.conftest import HOSTILE_RUN, HOUR, TENSORBOARD_RUN, Server, hash_of, serve_folder
+from tests.browser.conftest import HOSTILE_RUN, HOUR, TENSORBOARD_RUN, Server, hash_of, missing, serve_folder
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.browser
@@ -571,7 +571,7 @@ def test_a_check_of_access_finds_no_fault(serve: Server, view: Callable[..., Any
     # GIVEN the page with an event, an area, the table and the keys opened WHEN axe looks at all of it THEN nothing is in anybody's way:
     # names, roles, contrast, order of headings, what is inside of what
     if not AXE.exists():
-        pytest.skip("axe-core comes with the packages of the page: npm ci in frontend")
+        missing("axe-core comes with the packages of the page: npm ci in frontend")
     v = view(color_scheme=theme)
     timeline(v, serve)
     v.frame().locator(".tl").focus()
