@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import msgspec
 
@@ -47,6 +47,21 @@ def device_for(capture: Capture, override: str = "") -> DeviceSpec | None:
 
 
 def _default(capture: Capture) -> DeviceSpec | None:
+    """Returns the limits without a reader's choice, found once under the device files in use."""
+    kept = capture.memo.get("limits.default")
+    if not isinstance(kept, _Found) or kept.book is not capture.devices:
+        kept = capture.memo["limits.default"] = _Found(capture.devices, _found(capture))
+    return kept.spec
+
+
+class _Found(NamedTuple):
+    """Limits, and the device files under which they were found."""
+
+    book: DeviceBook
+    spec: DeviceSpec | None
+
+
+def _found(capture: Capture) -> DeviceSpec | None:
     expression = capture.devices.default
     if not expression:
         return _recorded(capture)

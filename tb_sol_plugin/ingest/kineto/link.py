@@ -18,7 +18,7 @@ from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.ingest.kineto import rules
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.engines import PATTERNS, Iteration, iteration_of
-from tb_sol_plugin.tables import tree
+from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables.arrays import Ints, Rows
 
 WRAPPER = "autograd::engine::evaluate_function"
@@ -174,15 +174,15 @@ def communication(
     host: Host, device: pd.DataFrame, annotation: Rows, operator: Rows
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Returns (wide, narrow) communication flags of device events: by kernel name, and (wide) by the range around the launch."""
-    names = np.asarray(device["name"].cat.categories, object)
-    codes = device["name"].cat.codes.to_numpy()
+    text = arrays.coded(device["name"])
     kernel = device["kind"].to_numpy() == S.KERNEL
-    if len(codes) == 0:
+    if not len(kernel):
         return np.zeros(0, bool), np.zeros(0, bool)
-    wider = np.fromiter(map(rules.is_communication, names), bool, len(names))
-    narrower = wider.copy()  # what the narrow pattern matches, the wide one does
-    narrower[wider] = [bool(rules.NARROW.search(n)) for n in names[wider]]
-    wide, narrow = wider[codes] & kernel, narrower[codes] & kernel
+    used = arrays.in_use(text.codes, len(text.categories))  # most names are those of other tables
+    names = zip(used.tolist(), map(str, text.categories.take(used).tolist()), strict=True)
+    wider = {code: name for code, name in names if rules.is_communication(name)}
+    narrower = [code for code, name in wider.items() if rules.NARROW.search(name)]  # what the narrow pattern matches, the wide one does
+    wide, narrow = (arrays.having(text.codes, [*found], len(text.categories)) & kernel for found in (wider, narrower))
     inside = host.matching(rules.COMMUNICATION_RANGE)
     for owner in (annotation, operator):
         has = owner >= 0
