@@ -21,6 +21,19 @@ from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics.time.attribution import captured_rows
 from tb_sol_plugin.metrics.timeline.counters import values_of
 from tb_sol_plugin.metrics.timeline.events import Ids
+from tb_sol_plugin.metrics.timeline.export_columns import (
+    COLLECTIVE,
+    COLLECTIVE_NUMBERS,
+    DEVICE_NUMBERS,
+    DEVICE_RATES,
+    MEMORY,
+    OPERATOR,
+    SYNC_NUMBERS,
+    Spread,
+    key_of,
+    texts_of,
+    write_messages,
+)
 from tb_sol_plugin.metrics.timeline.links import KINDS, pairs_of
 from tb_sol_plugin.metrics.timeline.path_export import MARK, marks_of, path_lines, trace_time
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
@@ -36,29 +49,6 @@ _BLOCK: Final = 50_000
 _LINKS: Final = 10**10
 """More than a recording has links."""
 _CATEGORY: Final = {"annotations_device": "gpu_user_annotation", "sync": "cuda_sync"}
-_OPERATOR: Final = (("shapes", "Input Dims"), ("types", "Input type"), ("strides", "Input Strides"), ("concrete", "Concrete Inputs"))
-_DEVICE_NUMBERS: Final = (
-    ("device", "device"), ("stream", "stream"), ("correlation", "correlation"), ("external_id", "External id"), ("bytes", "bytes"),
-    ("registers", "registers per thread"), ("shared_memory", "shared memory"), ("context", "context"), ("graph_node", "graph node id"),
-)  # fmt: skip
-_DEVICE_RATES: Final = (
-    ("bandwidth", "memory bandwidth (GB/s)"), ("blocks_per_sm", "blocks per SM"), ("warps_per_sm", "warps per SM"),
-    ("occupancy_pct", "est. achieved occupancy %"),
-)  # fmt: skip
-_COLLECTIVE: Final = (
-    ("name", "Collective name"), ("dtype", "dtype"), ("process_group", "Process Group Name"),
-    ("process_group_description", "Process Group Description"), ("ranks", "Process Group Ranks"), ("in_split", "In split size"),
-    ("out_split", "Out split size"), ("communicator", "Comms Id"),
-)  # fmt: skip
-_COLLECTIVE_NUMBERS: Final = (
-    ("in_elements", "In msg nelems"), ("out_elements", "Out msg nelems"), ("group_size", "Group size"), ("sequence", "Seq"),
-    ("source_rank", "Src Rank"), ("target_rank", "Dst Rank"), ("rank_start", "Global rank start"), ("rank_stride", "Global rank stride"),
-)  # fmt: skip
-_SYNC_NUMBERS: Final = (
-    ("device", "device"), ("stream", "stream"), ("correlation", "correlation"),
-    ("event_record_correlation", "wait_on_cuda_event_record_corr_id"), ("wait_on_stream", "wait_on_stream"),
-)  # fmt: skip
-_MEMORY: Final = (("device_type", "Device Type"), ("device_id", "Device Id"), ("address", "Addr"), ("bytes", "Bytes"))
 _MTIA: Final = "mtia_ccp_events"
 
 
@@ -171,19 +161,6 @@ def _number(text: str) -> str:
     return text if is_whole(text) and str(int(text)) == text else json.dumps(text)
 
 
-def _texts(frame: pd.DataFrame, column: str, rows: Ints, *, quoted: bool = False) -> tuple[Ints, list[str]]:
-    """Returns the place of each row's text in a list of those that are used, -1 for none. quoted: as JSON, a row without text as ""."""
-    coded = arrays.coded(frame[column])
-    code = np.asarray(coded.codes)[rows].astype(np.int64)
-    known = arrays.in_use(code, len(coded.categories))
-    rank = np.full(len(coded.categories) + 1, len(known), np.int64)  # the last for no text
-    rank[known] = np.arange(len(known))
-    place, spelled = rank[code], [*map(str, coded.categories.take(known).tolist()), ""]
-    if quoted:
-        return place, [json.dumps(text) for text in spelled]
-    return np.where([bool(text) for text in spelled], np.arange(len(spelled)), -1)[place], spelled
-
-
 def _plain(frame: pd.DataFrame, column: str, rows: Ints) -> list[str]:
     coded = arrays.coded(frame[column])
     texts = [*(str(one) for one in coded.categories), ""]
@@ -191,43 +168,8 @@ def _plain(frame: pd.DataFrame, column: str, rows: Ints) -> list[str]:
 
 
 def _quoted(frame: pd.DataFrame, column: str, rows: Ints) -> list[str]:
-    place, texts = _texts(frame, column, rows, quoted=True)
+    place, texts = texts_of(frame, column, rows, quoted=True)
     return [texts[i] for i in place.tolist()]
-
-
-class _Spread:
-    """Columns of a table about some of the rows that are written, spread over all of these."""
-
-    def __init__(self, lines: Lines, table: pd.DataFrame, place: Ints, count: int, column: str) -> None:
-        self._lines, self._table, self._count = lines, table, count
-        at = place[table[column].to_numpy()] if len(table) else np.zeros(0, np.int64)
-        self.mine = np.flatnonzero(at >= 0)
-        self._at = at[self.mine]
-
-    def _over(self, values: npt.NDArray[np.integer]) -> Ints:
-        out = np.full(self._count, -1, np.int64)
-        out[self._at] = values
-        return out
-
-    def number(self, column: str, key: str) -> None:
-        """Add a whole number; a negative one is none."""
-        if len(self.mine):
-            self._lines.number(self._over(self._table[column].to_numpy()[self.mine]), _key(key))
-
-    def text(self, column: str, key: str, *, quoted: bool = False, inside: bool = False) -> None:
-        """Add a text that is JSON already, or quoted; "" is none. inside: what stands inside the braces of an object."""
-        if not len(self.mine):
-            return
-        place, texts = _texts(self._table, column, self.mine)
-        if inside:
-            some = np.array([len(one) > 2 for one in texts])
-            place, texts = np.where(some[place] & (place >= 0), place, -1), [one[1:-1] for one in texts]
-        spelled = [json.dumps(one) for one in texts] if quoted else texts
-        self._lines.text(self._over(place), spelled, _key(key) if key else "", part=True)
-
-
-def _key(name: str) -> str:
-    return f"{json.dumps(name)}: "
 
 
 class _Writer:
@@ -353,18 +295,19 @@ class _Writer:
 
     def _host(self, rows: Ints, _: str) -> memoryview:
         host, tables, count = self.capture.host, self.capture.tables, len(rows)
-        lines = self._begun(count, *(_texts(host, c, rows, quoted=True) for c in ("category", "name")))
+        lines = self._begun(count, *(texts_of(host, c, rows, quoted=True) for c in ("category", "name")))
         self._on_threads(lines, rows)
         self._times(lines, host["start_ns"].to_numpy()[rows], host["duration_ns"].to_numpy()[rows])
         lines.constant(', "args": {')
         place = np.full(len(host), -1, np.int64)
         place[rows] = np.arange(count)
-        operators, calls, frames = (_Spread(lines, tables[name], place, count, "host") for name in ("operators", "calls", "frames"))
+        operators, calls, frames = (Spread(lines, tables[name], place, count, "host") for name in ("operators", "calls", "frames"))
         for column, key in (("external_id", "External id"), ("sequence", "Sequence number"), ("forward_thread", "Fwd thread id")):
             operators.number(column, key)
-        for column, key in _OPERATOR:
+        for column, key in OPERATOR:
             operators.text(column, key)
         operators.text("extra", "", inside=True)
+        write_messages(lines, tables["messages"], place, count)
         for column, key in (("correlation", "correlation"), ("external_id", "External id"), ("cbid", "cbid")):
             calls.number(column, key)
         calls.text("kernel", "kernel", quoted=True)
@@ -379,7 +322,7 @@ class _Writer:
     def _marks(self, lines: Lines, table: str, rows: Ints) -> None:
         """Add which events are on the critical path, where it is written."""
         if self.window.path:
-            lines.number(np.where(marks_of(self.capture, table)[rows], 1, -1), _key(MARK))
+            lines.number(np.where(marks_of(self.capture, table)[rows], 1, -1), key_of(MARK))
 
     def _on_threads(self, lines: Lines, rows: Ints) -> None:
         """Add where host events stand."""
@@ -415,33 +358,33 @@ class _Writer:
 
     def _device(self, rows: Ints, _: str) -> memoryview:
         device, count = self.capture.device, len(rows)
-        category, words = _texts(device, "category", rows, quoted=True)
+        category, words = texts_of(device, "category", rows, quoted=True)
         mtia = np.array([word == json.dumps(_MTIA) for word in words])[category]
-        lines = self._begun(count, (category, words), _texts(device, "name", rows, quoted=True))
+        lines = self._begun(count, (category, words), texts_of(device, "name", rows, quoted=True))
         self._on_streams(lines, rows, "device")
         self._times(lines, device["start_ns"].to_numpy()[rows], device["duration_ns"].to_numpy()[rows])
         lines.constant(', "args": {')
-        for column, key in _DEVICE_NUMBERS:
+        for column, key in DEVICE_NUMBERS:
             if column != "bytes" or not mtia.any():
-                lines.number(device[column].to_numpy()[rows], _key(key))
+                lines.number(device[column].to_numpy()[rows], key_of(key))
         if mtia.any():  # its recorder says `size` of a copy, which is told by its direction
             copies, size = mtia & (device["kind"].to_numpy()[rows] == S.MEMCPY), device["bytes"].to_numpy()[rows]
-            lines.number(np.where(copies, -1, size), _key("bytes"))
-            lines.number(np.where(copies, size, -1), _key("size"))
-            place, directions = _texts(device, "direction", rows)
-            lines.text(np.where(copies, place, -1), [json.dumps(one) for one in directions], _key("direction"), part=True)
-        for column, key in _DEVICE_RATES:
+            lines.number(np.where(copies, -1, size), key_of("bytes"))
+            lines.number(np.where(copies, size, -1), key_of("size"))
+            place, directions = texts_of(device, "direction", rows)
+            lines.text(np.where(copies, place, -1), [json.dumps(one) for one in directions], key_of("direction"), part=True)
+        for column, key in DEVICE_RATES:
             rate = device[column].to_numpy()[rows]
             distinct, at = np.unique(rate, return_inverse=True)
-            lines.text(np.where(rate == rate, at, -1), [repr(one) for one in distinct.tolist()], _key(key), part=True)
+            lines.text(np.where(rate == rate, at, -1), [repr(one) for one in distinct.tolist()], key_of(key), part=True)
         for column in ("grid", "block"):
-            lines.text(*_texts(device, column, rows), _key(column), part=True)
+            lines.text(*texts_of(device, column, rows), key_of(column), part=True)
         place = np.full(len(device), -1, np.int64)
         place[rows] = np.arange(count)
-        collectives = _Spread(lines, self.capture.tables["collectives"], place, count, "device")
-        for column, key in _COLLECTIVE:
+        collectives = Spread(lines, self.capture.tables["collectives"], place, count, "device")
+        for column, key in COLLECTIVE:
             collectives.text(column, key, quoted=True)
-        for column, key in _COLLECTIVE_NUMBERS:
+        for column, key in COLLECTIVE_NUMBERS:
             collectives.number(column, key)
         self._marks(lines, "device", rows)
         lines.constant("}}")
@@ -451,13 +394,13 @@ class _Writer:
         """Writes ranges that the device repeats, and records of waiting."""
         table = self.capture.tables[name]
         lines = self._begun(
-            len(rows), (np.zeros(len(rows), np.int64), [json.dumps(_CATEGORY[name])]), _texts(table, "name", rows, quoted=True)
+            len(rows), (np.zeros(len(rows), np.int64), [json.dumps(_CATEGORY[name])]), texts_of(table, "name", rows, quoted=True)
         )  # fmt: skip
         self._on_streams(lines, rows, name)
         self._times(lines, table["start_ns"].to_numpy()[rows], table["duration_ns"].to_numpy()[rows])
         lines.constant(', "args": {')
-        for column, key in _SYNC_NUMBERS if name == "sync" else (("external_id", "External id"),):
-            lines.number(table[column].to_numpy()[rows], _key(key))
+        for column, key in SYNC_NUMBERS if name == "sync" else (("external_id", "External id"),):
+            lines.number(table[column].to_numpy()[rows], key_of(key))
         lines.constant("}}")
         return lines.written()
 
@@ -510,10 +453,10 @@ class _Writer:
         lines.text(np.minimum(table["thread"].to_numpy()[rows], len(self.pid)) + 1, known_thread)
         self._begin(lines, table["time_ns"].to_numpy()[rows])
         lines.constant(', "args": {')
-        for column, key in _MEMORY:
-            lines.signed(table[column].to_numpy()[rows], _key(key))
+        for column, key in MEMORY:
+            lines.signed(table[column].to_numpy()[rows], key_of(key))
         for column, key in (("total_allocated", "Total Allocated"), ("total_reserved", "Total Reserved")):
-            lines.number(table[column].to_numpy()[rows], _key(key))
+            lines.number(table[column].to_numpy()[rows], key_of(key))
         lines.constant("}}")
         return lines.written()
 

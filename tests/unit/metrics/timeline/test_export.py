@@ -17,6 +17,7 @@ from tb_sol_plugin.metrics.timeline.export import export
 from tb_sol_plugin.metrics.timeline.timeline import Timeline, timeline_of
 from tb_sol_plugin.metrics.timeline.window import Window, all_tracks, whole
 from tb_sol_plugin.model.capture import Capture
+from tests.support.batched_pipeline import pipeline
 from tests.support.recordings import TRACES, over, path_of
 from tests.support.trace_builder import TraceBuilder
 
@@ -74,6 +75,16 @@ def test_collectives_come_back_with_their_groups(tmp_path: Path) -> None:
     for name in ("collectives", "process_groups"):
         pd.testing.assert_frame_equal(plain(shown.capture, name), plain(back.capture, name), obj=name)
     assert plain(back.capture, "collectives")["sequence"].tolist() == [7, -1]
+
+
+def test_sends_and_receives_of_batches_come_back(tmp_path: Path) -> None:
+    # GIVEN a stage between two others, whose batches of sends and receives the host operators record alone
+    shown = timeline_of(ingest.read(str(pipeline(stages=3, micro_batches=2, steps=1).trace(1).write(tmp_path / "a.pt.trace.json"))))
+    # WHEN it is exported and read again THEN every peer, size and group is the same
+    before = plain(shown.capture, "messages")
+    assert set(before["receives"]) == {True, False} and len(before) > 4
+    back = again(shown, whole(shown), tmp_path)
+    pd.testing.assert_frame_equal(before, plain(back.capture, "messages"))
 
 
 def test_everything_comes_back(tmp_path: Path) -> None:
