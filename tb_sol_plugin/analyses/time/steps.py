@@ -10,7 +10,7 @@ Of a SOL capture these are the sampled steps, on the host and beside their limit
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
@@ -120,19 +120,20 @@ FACTS: Final = (
 )
 def run(capture: Capture, query: StepsQuery) -> Report:
     where = scope(capture, query)
-    frame = P.split_steps(capture, rule=query.communication_rule)
-    if where.rows:
-        frame = frame.iloc[list(where.rows)].reset_index(drop=True)
-    if not len(frame) or int(frame["duration_ns"].sum()) <= 0:
+    split = P.split_steps(capture, rule=query.communication_rule)
+    chosen = list(where.rows) if where.rows else slice(None)
+    columns: dict[str, Any] = {str(name): split[name].to_numpy()[chosen] for name in split.columns}
+    length = columns["duration_ns"]
+    if int(length.sum()) <= 0:
         because, hint = (capture.missing("steps") or ("", ""))[:2] if is_profile(capture) else NOTHING
         raise Unavailable(because, hint=hint)
-    frame = frame.assign(**_against(capture, where, frame, query.device_limits))
+    device = np.sum([columns[name] for name in P.CATEGORIES[:4]], axis=0)
+    labels = [WHOLE if n < 0 else n for n in columns["step"].tolist()]
+    columns |= _against(capture, where, length.tolist(), query.device_limits)
+    columns |= {"step": pd.Series(labels, dtype=object), "device_share": device / np.where(length > 0, length, np.nan)}
+    frame = pd.DataFrame(columns, copy=False)
     over = frame[frame["complete"]] if frame["complete"].any() else frame
     means = P.average(over)
-    labels = [WHOLE if n < 0 else n for n in frame["step"].tolist()]
-    frame = frame.assign(
-        step=pd.Series(labels, dtype=object), device_share=_device(frame) / frame["duration_ns"].where(frame["duration_ns"] > 0)
-    )
     device_share = sum(means[n] for n in P.CATEGORIES[:4]) / means["duration_ns"] if means["duration_ns"] else None
     of = _of(frame, over)
     total: dict[str, Scalar] = {c.name: None for c in COLUMNS}
@@ -272,18 +273,15 @@ def _limits_figure(frame: pd.DataFrame, word: str) -> FigureSection:
     )
 
 
-def _against(capture: Capture, where: Scope, frame: pd.DataFrame, limits: str) -> dict[str, pd.Series]:
+def _against(capture: Capture, where: Scope, lengths: list[int], limits: str) -> dict[str, pd.Series]:
     """Returns per step the limit of the work it launched, and what follows; of everything recorded where no step was.
 
     The calls are put in order of their steps once, so that all steps together cost one pass over the calls.
     """
     rows = list(where.rows) or [-1]
     part = StepLimits.of(capture, where, limits)
-    times = zip(rows, frame["duration_ns"], strict=True)
-    found = [part.limits([] if row < 0 else [row], int(ns)) for row, ns in times]
-    return {name: pd.Series([one[name] for one in found], dtype=object, index=frame.index) for name in LIMITS} | {
-        "_row": pd.Series(rows, index=frame.index)
-    }
+    found = [part.limits([] if row < 0 else [row], ns) for row, ns in zip(rows, lengths, strict=True)]
+    return {name: pd.Series([one[name] for one in found], dtype=object) for name in LIMITS} | {"_row": pd.Series(rows)}
 
 
 def _average(capture: Capture, over: pd.DataFrame, limits: str) -> dict[str, Scalar]:
@@ -293,12 +291,8 @@ def _average(capture: Capture, over: pd.DataFrame, limits: str) -> dict[str, Sca
     return part.limits([] if -1 in rows else rows, int(over["duration_ns"].sum()), steps=len(over))
 
 
-def _device(frame: pd.DataFrame) -> pd.Series[int]:
-    return sum((frame[name] for name in P.CATEGORIES[1:4]), frame[P.CATEGORIES[0]])
-
-
 def _of(frame: pd.DataFrame, over: pd.DataFrame) -> str:
-    if (over["step"] == WHOLE).any() or (over["step"] == -1).any():
+    if (over["step"] == WHOLE).any():
         return "the whole trace"
     kind = "complete " if over["complete"].all() else "incomplete "
     return f"{len(over)} {kind}step{'' if len(over) == 1 else 's'}"
