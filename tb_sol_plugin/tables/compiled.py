@@ -14,6 +14,7 @@ import importlib
 import logging
 import os
 import stat
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -30,8 +31,8 @@ log = logging.getLogger(__name__)
 
 
 _making = threading.RLock()
-SOON: Final = 10
-"""Times as much as loading costs, the import of numba included, that a process spends in a plain loop before it loads the compiled one."""
+IMPORT: Final = 10
+"""Times as much as a loaded loop that the import of numba costs, which the first loop of a process that is loaded pays."""
 
 
 class Loop:
@@ -60,9 +61,9 @@ class Loop:
     def of(self, size: int, pays: int) -> Any:
         """Returns the compiled loop where it is loaded already, or `size` is above `pays`, where loading it pays; else the plain one.
 
-        A process that has run the plain one over `SOON` times as much, in small pieces, loads it too.
+        A process that has run the plain one over as much, in small pieces, loads it too; `IMPORT` times as much before numba is there.
         """
-        if size > pays or self._ran_plain > SOON * pays or self.loaded:
+        if size > pays or self._ran_plain > (1 if "numba" in sys.modules else IMPORT) * pays or self.loaded:
             return self
         self._ran_plain += size
         return self.py_func

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,12 +80,15 @@ def test_every_loop_of_the_package_is_compiled_by_this_decorator() -> None:
             assert not re.search(r"\b(n?jit|vectorize)\b.*cache=True|from numba import .*jit", path.read_text(encoding="utf-8")), path
 
 
-def test_a_loop_that_ran_over_many_small_tables_is_loaded() -> None:
-    # GIVEN a loop that pays to load for more than 5 rows WHEN it runs over 5 at a time THEN it runs plain, until it ran over ten times that
-    loop = C.Loop(lambda n: 2 * n, forceinline=False)
+def test_a_loop_that_ran_over_many_small_tables_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a process without numba and a loop that pays to load for more than 5 rows WHEN it runs over 5 at a time
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    loop, other, large = (C.Loop(lambda n: 2 * n, forceinline=False) for _ in range(3))
+    # THEN it runs plain, until it ran over ten times that, which the import of numba costs; from then on compiled, however few they are
     assert [loop.of(5, 5) is loop for _ in range(12)] == [False] * 11 + [True]
-    # THEN from then on it runs compiled, however few they are
     assert loop.of(1, 5) is loop
-    # GIVEN one that has not run WHEN there are more at once THEN it runs compiled
-    other = C.Loop(lambda n: 2 * n, forceinline=False)
-    assert other.of(6, 5) is other and not other.loaded
+    # GIVEN more at once THEN it runs compiled
+    assert large.of(6, 5) is large and not large.loaded
+    # GIVEN a process that has numba THEN it is loaded as soon as it ran over what loading costs
+    monkeypatch.setitem(sys.modules, "numba", C)
+    assert [other.of(5, 5) is other for _ in range(3)] == [False, False, True]
