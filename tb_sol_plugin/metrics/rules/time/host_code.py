@@ -183,7 +183,7 @@ def python_wait(context: TimeContext) -> Answer:
     idle = iv.overlap_with(h.start[rows], h.stop[rows], context.waterfall.idle)
     rows = rows[idle >= IDLE_PART * iv.overlap_with(h.start[rows], h.stop[rows], context.waterfall.windows)]
     rows = outermost(rows, h.end)
-    rows = rows[~arrays.where(capture.host["name"].iloc[rows], lambda n: WAITS.search(_function(n)) is not None)]
+    rows = rows[~arrays.per_text(capture.host["name"], rows, lambda n: WAITS.search(_function(n)) is not None)]
     if not len(rows):
         return None
     taken = iv.intersect(gaps, iv.union(h.start[rows], h.stop[rows]))
