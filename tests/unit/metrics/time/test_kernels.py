@@ -6,6 +6,7 @@ import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tb_sol_plugin import ingest
@@ -44,7 +45,7 @@ def of_names(path: Path, count: int, calls: int = 1) -> Path:
 def test_groups_come_longest_first_then_by_calls_and_id(tmp_path: Path) -> None:
     # GIVEN 40 names of few different times WHEN grouped THEN the order is that of (total, calls, id), and each row is of one name
     capture = ingest.read(str(of_names(tmp_path / "a.pt.trace.json", 40, calls=3)))
-    found = kernels.groups(capture, np.ones(len(capture.device), bool))
+    found = pd.DataFrame(kernels.groups(capture, np.ones(len(capture.device), bool)))
     assert found.equals(found.sort_values(["total_ns", "calls", "id"], ascending=[False, False, True], kind="stable", ignore_index=True))
     duration = capture.device.groupby(capture.device["name"].astype(str))["duration_ns"]
     assert dict(zip(found["name"], found["total_ns"], strict=True)) == duration.sum().to_dict()
