@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gzip
 import hashlib
 import json
 import random
@@ -22,6 +23,9 @@ import psutil
 
 from benchmarks.rest import serving
 from tb_sol_plugin.model.registry import registry
+
+GZIP = b"\x1f\x8b"
+"""What compressed bytes begin with."""
 
 
 @dataclass
@@ -85,7 +89,8 @@ async def _all(port: int, pid: int, options: argparse.Namespace) -> bool:
     runs: dict[str, list[dict[str, str]]] = {}
     while not runs.get("runs"):
         await asyncio.sleep(0.3)
-        runs = json.loads((await _get(port, "/api/v1/runs", 20))[1])
+        body = (await _get(port, "/api/v1/runs", 20))[1]
+        runs = json.loads(gzip.decompress(body) if body[:2] == GZIP else body)  # a list of few runs comes as it is
     names = [name for name, item in registry().items() if item.scope == "capture"]
     which = [urlencode({"run": run["name"]}) for run in runs["runs"]]
     addresses = [f"/api/v1/analysis/{name}?{run}&wait=5&tables=pages" for name in names for run in which]
