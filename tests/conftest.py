@@ -49,11 +49,11 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int | None:
-    """`-n auto`: one worker more than cores, since some wait for a browser, a server or a training script; each imports everything.
+    """`-n auto`: as many workers as cores. One more would fill the waits for a browser, but imports, collects and loads everything again.
 
     PYTEST_XDIST_AUTO_NUM_WORKERS takes precedence.
     """
-    return None if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS") else min(len(os.sched_getaffinity(0)) + 1, 8)
+    return None if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS") else min(len(os.sched_getaffinity(0)), 8)
 
 
 @pytest.hookimpl(tryfirst=True)
