@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.cached import cached_property
-from tb_sol_plugin.tables.arrays import Ints, Rows
+from tb_sol_plugin.tables.arrays import Ints, Rows, ranges
 from tb_sol_plugin.tables.compiled import compiled, fixed
 from tb_sol_plugin.tables.intervals import search_from
 
@@ -44,7 +44,7 @@ class Runs:
         """The rows, ascending."""
         if len(self.low) == 1:
             return np.arange(int(self.low[0]), int(self.high[0]))
-        return np.arange(len(self)) + np.repeat(self.low - np.cumsum(self.sizes) + self.sizes, self.sizes)
+        return ranges(self.low, self.sizes)
 
     def of(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Returns the values of a column in these rows."""

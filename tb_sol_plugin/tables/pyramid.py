@@ -15,7 +15,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.arrays import Ints, ranges
 from tb_sol_plugin.tables.compiled import compiled, fixed
 
 Longs = npt.NDArray[np.int64]
@@ -262,7 +262,7 @@ def _runs(low: Longs, high: Longs) -> tuple[slice | Ints, Longs]:
     count, some = int(sizes.sum()), np.flatnonzero(sizes)
     if not count or count == int(high[some[-1]] - low[some[0]]):
         return slice(int(low[some[0]]), int(high[some[-1]])) if count else slice(0, 0), sizes
-    return np.arange(count) + np.repeat(low - np.cumsum(sizes) + sizes, sizes), sizes
+    return ranges(low, sizes), sizes
 
 
 def _reaching(level: Level, lanes: range, z: int, begin: int, stop: int) -> tuple[Longs, Longs]:

@@ -155,7 +155,7 @@ def _matches(left: Ints, right: Ints) -> tuple[Ints, Ints]:
     order = np.argsort(right, kind="stable")
     first = np.searchsorted(right[order], left)
     count = np.searchsorted(right[order], left, "right") - first
-    place = np.repeat(first - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
+    place = arrays.ranges(first, count)
     return np.repeat(np.arange(len(left)), count), order[place]
 
 
