@@ -12,6 +12,7 @@ from itertools import islice
 from typing import BinaryIO, TypeAlias, cast
 
 import msgspec
+import numpy as np
 from isal import igzip, isal_zlib
 
 from tb_sol_plugin.errors import BadInput
@@ -19,7 +20,7 @@ from tb_sol_plugin.ingest import limits
 
 BLOCK = 1 << 20
 IsalError = cast(type[Exception], isal_zlib.IsalError)  # isal's stub declares an instance where there is a class
-GROUP = 4
+GROUP = 2
 """Blocks that are unpacked ahead at once."""
 PIECE = 1 << 14
 """Stored bytes that salvage unpacks at a time: what damage can cost at most."""
@@ -81,15 +82,15 @@ class Source:
         yield from self._read(size)
         self.truncated = self._ending
 
-    def ahead(self, size: int = BLOCK) -> Iterator[bytes]:
-        """Yields what `blocks` yields; of a file of more than a few blocks they are unpacked on a thread of its own, before they are asked
-        for. Errors and `truncated` come where `blocks` has them.
+    def ahead(self, size: int, room: int) -> Iterator[memoryview]:
+        """Yields what `blocks` yields, each after `room` bytes that are the caller's. Of a file of more than a few blocks they are unpacked
+        on a thread of its own, before they are asked for. Errors and `truncated` come where `blocks` has them.
         """
-        blocks = self._read(size)
+        blocks = (_behind(room, block) for block in self._read(size))
         group = list(islice(blocks, GROUP))
         if len(group) == GROUP:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="tb-sol-unpack")
-            waiting: deque[Future[list[bytes]]] = deque()
+            waiting: deque[Future[list[memoryview]]] = deque()
             while group:
                 while len(waiting) < 2:
                     waiting.append(self._pool.submit(lambda: list(islice(blocks, GROUP))))
@@ -146,6 +147,13 @@ class Source:
         except (zlib.error, IsalError):
             how = "is damaged"
         self._ending = f"the gzip stream {how}, after {self.produced:,} bytes of text"
+
+
+def _behind(room: int, block: bytes) -> memoryview:
+    """Returns a block with so many bytes before it, which hold anything."""
+    out = np.empty(room + len(block), np.uint8)
+    out[room:] = np.frombuffer(block, np.uint8)  # lets other threads run, as long as it takes
+    return out.data
 
 
 def inflated(blocks: Iterator[bytes]) -> Iterator[bytes]:

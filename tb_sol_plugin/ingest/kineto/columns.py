@@ -40,7 +40,7 @@ class Decoder(Protocol):
     Returns how far it got and why it stopped there.
     """
 
-    def feed(self, text: bytes, sink: B.Sink, damage: B.Damage | None = None) -> B.Fed: ...
+    def feed(self, text: bytes | memoryview, sink: B.Sink, damage: B.Damage | None = None) -> B.Fed: ...
 
 
 class Columns:

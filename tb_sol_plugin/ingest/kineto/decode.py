@@ -36,15 +36,15 @@ TEN_YEARS = 315_360_000 * 10**9
 class Text(NamedTuple):
     """A chunk of the file: the bytes and where they lie in memory."""
 
-    raw: bytes
+    raw: bytes | memoryview
     address: int
 
     def piece(self, offset: int, length: int) -> bytes:
         """Returns a byte range."""
-        return self.raw[offset : offset + length]
+        return bytes(self.raw[offset : offset + length])
 
 
-def text_of(raw: bytes) -> Text:
+def text_of(raw: bytes | memoryview) -> Text:
     """Returns bytes with their address."""
     return Text(raw, np.frombuffer(raw, np.uint8).ctypes.data if raw else 0)
 
@@ -542,7 +542,7 @@ class Scanner:
         self.raw = Raw()
         self._rooms: deque[Room] = deque()
 
-    def feed(self, text: bytes, sink: Sink, damage: Damage | None = None) -> Fed:
+    def feed(self, text: bytes | memoryview, sink: Sink, damage: Damage | None = None) -> Fed:
         if not text:
             return Fed(0, False, False)
         patience, passed = (damage.patience, damage.counts.ctypes.data) if damage else (spans.STRICT, 0)

@@ -133,6 +133,8 @@ LONGEST_VALUE = 4 << 20
 
 
 CHUNK = 2 << 20
+ROOM = 1 << 16
+"""Bytes before a chunk in memory, for an event that the one before it began: then the chunk is not moved."""
 HEADER_LIMIT = 256 << 20
 EVENT_LIMIT = 64 << 20
 LESS = "record fewer steps"
@@ -152,7 +154,7 @@ class Splitter:
         self.header: dict[str, object] = {}
         self.truncated = False
         self.is_list = False
-        self._blocks = source.ahead()
+        self._blocks = source.ahead(CHUNK, ROOM)
         self._buffer = b""
         self._eof = False
         self._dropped = 0
@@ -163,16 +165,26 @@ class Splitter:
         """Reads until there are `wanted` bytes, or all there are."""
         if len(self._buffer) >= wanted or self._eof:
             return
-        pieces = [self._buffer]
+        pieces: list[bytes | memoryview] = [self._buffer]
         have = len(self._buffer)
         while have < wanted:
-            block = next(self._blocks, b"")
-            if not block:
+            block = next(self._blocks, None)
+            if block is None:
                 self._eof = True
                 break
-            pieces.append(block)
-            have += len(block)
+            pieces.append(block[ROOM:])
+            have += len(block) - ROOM
         self._buffer = b"".join(pieces)
+
+    def _next(self) -> bytes | memoryview:
+        """Returns what is buffered and the next block, as one text."""
+        begun = self._buffer
+        block = next(self._blocks, None) if len(begun) <= ROOM else None
+        if block is None:
+            self._fill(len(begun) + 1)
+            return self._buffer
+        block[ROOM - len(begun) : ROOM] = begun
+        return block[ROOM - len(begun) :]
 
     def _take(self, count: int) -> None:
         self._buffer = self._buffer[count:]
@@ -265,21 +277,26 @@ class Splitter:
 
     def _events(self) -> Iterator[None]:
         """Decode events up to the bracket that closes their list, which is taken too; what is no event is passed over and counted."""
-        wanted, most = CHUNK, limits.most(limits.ROWS)
+        most = limits.most(limits.ROWS)
         damage = Damage(self.columns.health, EVENT_LIMIT)
+        text: bytes | memoryview = self._buffer
         while True:
-            self._fill(wanted)
             damage.patience = 0 if self._eof else EVENT_LIMIT
             self.columns.share = self.source.position / self.source.size if self.source.size else 1.0
-            fed = self.decoder.feed(self._buffer, self._pipeline.put, damage)
-            self._take(fed.consumed)
+            fed = self.decoder.feed(text, self._pipeline.put, damage)
+            self._buffer = bytes(text[fed.consumed :])
+            self._dropped += fed.consumed
             limits.check(limits.ROWS, self.columns.total, most, self.source.name, LESS)
             if fed.closed:
                 return
             if self._eof:
                 self._ended_early()
                 return
-            wanted = CHUNK if fed.consumed else 2 * max(len(self._buffer), CHUNK)
+            if fed.consumed:
+                text = self._next()
+            else:
+                self._fill(2 * max(len(self._buffer), CHUNK))
+                text = self._buffer
             yield
 
     def _ended_early(self) -> None:
