@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics import kept_with, memo
 from tb_sol_plugin.metrics.copies.records import COPY_API, COPY_KERNEL, api_name, copies, family_of, waits_by_name
 from tb_sol_plugin.metrics.copies.thresholds import DEFAULT, Thresholds
 from tb_sol_plugin.metrics.time import attribution as at
@@ -34,7 +34,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Mask, Places
-from tb_sol_plugin.tables.table import Table, as_table
+from tb_sol_plugin.tables.table import as_table
 
 REASONS: Final = {
     "tiny_read": "Reads a value",
@@ -66,16 +66,8 @@ def blocking(capture: Capture, found: pd.DataFrame, thresholds: Thresholds = DEF
     from_ns, until_ns (when the host was blocked, both 0 without a reason), pause_ns, resume_ns (when it was not between the call and the
     wait; both the end of the call where there is no wait), idle_until_ns (until when the device may be idle because of it).
     """
-    known: list[tuple[Ints, Table]] = memo(capture, ("copies.blocked",), list)
-    copy_rows = found["row"].to_numpy()
-    usual = (thresholds.outlast_ns, thresholds.read_bytes) == (DEFAULT.outlast_ns, DEFAULT.read_bytes)
-    for rows, blocked in known if usual else []:
-        if np.array_equal(copy_rows, rows):
-            return blocked
-    out = as_table(_blocking(capture, found, thresholds))
-    if usual and (not known or len(out) > len(known[0][0])):  # the largest selection is the one that is asked for most
-        known[:] = [(copy_rows, out)]
-    return out
+    key = ("copies.blocked", thresholds.outlast_ns, thresholds.read_bytes)
+    return kept_with(found, key, lambda: as_table(_blocking(capture, found, thresholds)))
 
 
 def _blocking(capture: Capture, found: pd.DataFrame, thresholds: Thresholds) -> pd.DataFrame:
@@ -112,9 +104,8 @@ def _blocking(capture: Capture, found: pd.DataFrame, thresholds: Thresholds) -> 
 
 def _following(capture: Capture, moment: Ints) -> Ints:
     """Returns the device row that starts at or next after each moment, -1 after the last."""
-    first = capture.device["start_ns"].to_numpy()
-    order = np.argsort(first, kind="stable")
-    place = np.searchsorted(first[order], moment)
+    order, first = at.in_order(capture)
+    place = np.searchsorted(first, moment)
     return np.asarray(np.append(order, -1)[place], np.int64)
 
 
@@ -168,19 +159,16 @@ def _waits(capture: Capture, found: pd.DataFrame) -> Ints:
     out = np.full(len(found), -1, np.int64)
     h = at.host(capture)
     call = found["call"].to_numpy().astype(np.int64)
-    waits = at.mask_of(capture, at.named(capture, S.CALL, lambda n: SYNCHRONIZE.match(n) is not None))
+    acts, waiting = memo(capture, ("copies.acts",), lambda: _acts(capture))
     able = (call >= 0) & (found["is_async"].to_numpy() == 1) & ~np.isin(found["direction"].to_numpy(object), (*WITHIN, "Memset"))
     able &= ~found["graph"].to_numpy()
-    if not waits.any() or not able.any():
+    if not waiting.any() or not able.any():
         return out
-    acts = waits.copy()
-    launched = capture.device["call"].to_numpy()
-    acts[launched[launched >= 0]] = True
-    rows = np.flatnonzero(acts)
-    following = np.append(rows, -1)[np.searchsorted(rows, call, side="right")]
+    place = np.searchsorted(acts, call, side="right")
+    following, waits = np.append(acts, -1)[place], np.append(waiting, False)[place]
     end = found["start_ns"].to_numpy() + found["duration_ns"].to_numpy()
     safe = np.maximum(following, 0)
-    hit = able & (following >= 0) & waits[safe] & (h.thread[safe] == h.thread[np.maximum(call, 0)])
+    hit = able & waits & (h.thread[safe] == h.thread[np.maximum(call, 0)])
     hit &= (h.start[safe] >= h.stop[np.maximum(call, 0)]) & (h.start[safe] <= end) & (end <= h.stop[safe])
     stream = _stream_of(capture, following[hit])
     own = found["stream"].to_numpy()[hit]
@@ -190,6 +178,13 @@ def _waits(capture: Capture, found: pd.DataFrame) -> Ints:
     last = np.append(following[place][1:] != following[place][:-1], True) if len(place) else np.zeros(0, bool)
     out[place[last]] = following[place[last]]
     return out
+
+
+def _acts(capture: Capture) -> tuple[Ints, Mask]:
+    """Returns (host rows that wait for the device or launch work, ascending; which of them wait)."""
+    waits = at.named(capture, S.CALL, lambda n: SYNCHRONIZE.match(n) is not None)
+    acts = np.union1d(waits, at.launching_calls(capture))
+    return acts, np.isin(acts, waits)
 
 
 def _stream_of(capture: Capture, rows: Ints) -> Ints:

@@ -19,7 +19,7 @@ from tb_sol_plugin.metrics.critical.window import window_of_steps
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
 
 LATENCIES: Final = (LAUNCH, STREAM, EVENT, SYNC, QUEUE_FULL, HANDOFF)
 """Kinds of edges whose lag is no work."""
@@ -81,13 +81,19 @@ def _trust(capture: Capture, where: Scope) -> Trust:
 def _apart(capture: Capture, path: Path) -> bool:
     """Tells whether most device work of some steps has no launch in the recording, or starts before it by their clocks."""
     graph = graph_of(capture)
+    lost, step = memo(capture, ("critical.lost",), lambda: _lost(capture))
+    inside = np.isin(step, path.rows)
+    here = lost[inside] if inside.any() else lost
+    return graph.nodes.hosts > 0 and 2 * int(here.sum()) > len(here)
+
+
+def _lost(capture: Capture) -> tuple[Mask, Rows]:
+    """Returns (which device work has no launch in the recording, or starts before it; the step of each)."""
+    graph = graph_of(capture)
     work, rows = graph.work, graph.nodes.device
-    inside = np.isin(capture.device["step"].to_numpy()[rows], path.rows)
-    inside = inside if inside.any() else np.ones(len(rows), np.bool_)
     known = work.call >= 0
     lost = ~known & (capture.device["link"].to_numpy()[rows] != S.BEFORE_WINDOW)
-    lost |= known & (work.start < work.launch)
-    return graph.nodes.hosts > 0 and 2 * int((lost & inside).sum()) > int(inside.sum())
+    return lost | (known & (work.start < work.launch)), capture.device["step"].to_numpy()[rows]
 
 
 def blind_error(capture: Capture, where: Scope) -> float:
@@ -101,7 +107,8 @@ def blind_error(capture: Capture, where: Scope) -> float:
     measured = window.time[part.node]
     held = window.binding[window.happens]
     held = held[held >= 0]
-    of_kind = {kind: held[window.kind[held] == kind] for kind in LATENCIES}
+    kinds = window.kind[held]
+    of_kind = {kind: held[kinds == kind] for kind in LATENCIES}
     step_of = {kind: _step_of(window.time[window.target[rows]], path) for kind, rows in of_kind.items()}
     step = _step_of(measured[part.order], path)
     by_step = np.argsort(step, kind="stable")

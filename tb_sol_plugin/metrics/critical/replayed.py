@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tb_sol_plugin.cached import cached_property
-from tb_sol_plugin.metrics import meanwhile, memo, memo_under
+from tb_sol_plugin.metrics import kept_with, meanwhile, memo, memo_under
 from tb_sol_plugin.metrics.copies import records
 from tb_sol_plugin.metrics.copies.thresholds import DEFAULT, Thresholds
 from tb_sol_plugin.metrics.critical.edges import DEVICE
@@ -103,8 +103,12 @@ def replayed(capture: Capture, part: Scope, waterfall: Waterfall, found: Sequenc
         return Replayed(ranked(found))
     duration = capture.device["duration_ns"].to_numpy()
 
+    def owned() -> Floats:
+        some = np.flatnonzero(owner >= 0)
+        return np.asarray(np.bincount(owner[some], duration[some]), np.float64)
+
     def takes(rows: Ints) -> Callable[[Finding], Taken]:
-        events = _Events(owner, duration, rows)
+        events = _Events(owner, duration, rows, kept_with(waterfall.work.ops, "replayed.owned", owned))
         return lambda one: (events.taken(one), one.idle)
 
     return _replayed(capture, part, found, takes)
@@ -190,25 +194,25 @@ def _of_copies(capture: Capture, rows: Ints, found: Finding, steps: int) -> Take
 class _Events:
     """Events of a device, of which findings take time: of a call's in proportion to their times, of other events as they say."""
 
-    def __init__(self, owner: Rows, duration: Ints, rows: Ints) -> None:
-        """owner: the call that each event of the recording is of, -1 for none. duration: of each, ns. rows: those that are asked about."""
+    def __init__(self, owner: Rows, duration: Ints, rows: Ints, owned: Floats) -> None:
+        """owner: the call that each event of the recording is of, -1 for none. duration: of each, ns. rows: those that are asked about.
+        owned: ns of all events of each call.
+        """
         self.all, self.rows = len(owner), rows
         self.owner, self.duration = owner[rows], duration[rows].astype(np.float64)
-        some = np.flatnonzero(owner >= 0)
-        self.owned = np.bincount(owner[some], duration[some])
+        self.owned = owned
 
     def taken(self, found: Finding) -> Floats:
         """Returns ns that a finding takes of each of them."""
         out = np.zeros(len(self.rows))
         if len(found.claimed):
-            part = np.zeros(max(len(self.owned), int(found.rows.max()) + 1) + 1)  # the last for no call
-            np.add.at(part, found.rows, found.claimed)
-            calls = found.rows[found.rows < len(self.owned)]
-            known = np.zeros(len(part), np.bool_)
-            known[calls[self.owned[calls] > 0]] = True
-            np.divide(part[: len(self.owned)], self.owned, out=part[: len(self.owned)], where=known[: len(self.owned)])
-            part[~known] = 0.0
-            out += np.minimum(part, 1.0)[self.owner] * self.duration
+            known = found.rows < len(self.owned)
+            calls, part = found.rows[known], np.zeros(len(self.owned) + 1)  # the last for no call
+            np.add.at(part, calls, found.claimed[known])
+            calls = calls[self.owned[calls] > 0]
+            share = np.zeros(len(part))
+            share[calls] = part[calls] / self.owned[calls]
+            out += np.minimum(share[self.owner], 1.0) * self.duration
         if len(found.events):
             every = np.zeros(self.all)
             np.add.at(every, found.events, found.events_ns)

@@ -42,6 +42,16 @@ def device_word(capture: Capture) -> str:
     return "GPU" if capture.facts.vendor in ("nvidia", "amd", "xpu") else "device"
 
 
+def device_extent(capture: Capture) -> tuple[int, int]:
+    """Returns the first start and the last end of device events, of which there are some."""
+
+    def make() -> tuple[int, int]:
+        start = capture.device["start_ns"].to_numpy()
+        return int(start.min()), int((start + capture.device["duration_ns"].to_numpy()).max())
+
+    return memo(capture, ("device_extent",), make)
+
+
 def classes(capture: Capture, rule: Rule = "wide") -> npt.NDArray[np.int8]:
     """Returns the index into CLASSES per device row."""
     return memo(capture, ("classes", rule), lambda: _classes(capture, rule))

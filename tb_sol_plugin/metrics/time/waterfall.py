@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ import pandas as pd
 
 from tb_sol_plugin.cost.roofline import BOUNDS
 from tb_sol_plugin.devices.limits import device_for
-from tb_sol_plugin.metrics import memo, memo_under
+from tb_sol_plugin.metrics import kept_with, memo, memo_under
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.breakdown import COMMUNICATION, COMPUTATION, DATALOADER, MEMCPY, classes, host_idle, waits
@@ -33,8 +33,8 @@ from tb_sol_plugin.metrics.work.work import Work, achievable_limits, work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.graph_capture import graph_sets
+from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables import tree
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 
 # -- The host's time in exclusive parts, for a recording without device work -----------------------------------------
@@ -348,20 +348,14 @@ def waterfall(capture: Capture, part: Scope, limits: str = "") -> Waterfall:
 
 def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
     windows, rows = windows_of(capture, part)
-    device, ops = capture.device, done.ops
-    modeled = ops["modeled"].to_numpy()
-    code = ops["kind"].cat.codes.to_numpy()
-    owner = done.owner if len(done.owner) == len(device) else np.full(len(device), -1, np.int32)
-    has = owner >= 0
-    kind = np.full(len(device), NO_KIND, np.int8)
-    kind[has] = np.where(modeled, code, NO_KIND)[owner[has]]
-    layer = classes(capture).copy()
-    layer[(layer == MEMCPY) & (kind != NO_KIND)] = COMPUTATION
-    start = device["start_ns"].to_numpy()
-    own, busy = exclusive_parts(start, start + device["duration_ns"].to_numpy(), layer, windows)
-    kind = np.where(layer == COMPUTATION, kind, NO_KIND).astype(np.int8)
+    ops = done.ops
+    of = kept_with(ops, "waterfall.device_work", lambda: _device_work(capture, done))
+    own, busy = exclusive_parts(of.start, of.stop, of.layer, windows)
+    there = np.flatnonzero(own)
+    own_there, layer_there, kind_there = own[there], of.layer[there], of.kind[there]
+    modeled_there = kind_there != NO_KIND
     op_own = np.zeros(len(ops), np.int64)
-    np.add.at(op_own, owner[has & (kind != NO_KIND)], own[has & (kind != NO_KIND)])
+    np.add.at(op_own, of.owner[there[modeled_there]], own_there[modeled_there])
     loading = loading_spans(capture)
     host: HostSplit | None = None
     if done.from_ledger:
@@ -382,10 +376,13 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
     inside = _inside(part, done, rows, op_own)
     known = done.spec is not None and done.spec.memory_bandwidth is not None
     counted = inside & known & np.isfinite(ops["sol_ns"].to_numpy(dtype=np.float64))
-    devices = len(np.unique(device["device"].to_numpy()[kind != NO_KIND])) or 1
-    parallel = _parallel(ops, counted, owner, device["device"].to_numpy(), kind != NO_KIND)
-    by_kind = dict(zip(KINDS, at.sum_by(np.where(modeled, code, -1), op_own, len(KINDS)).tolist(), strict=True))
-    again = np.where(ops["recompute"].to_numpy() & modeled, code, -1)
+    parallel = _parallel(ops, counted, of.owner, capture.device["device"].to_numpy(), of.kind != NO_KIND) if of.devices > 1 else 1.0
+    calls = np.flatnonzero(op_own)
+    code = np.where(ops["modeled"].to_numpy()[calls], arrays.coded(ops["kind"]).codes[calls], -1)
+    again = np.where(ops["recompute"].to_numpy()[calls], code, -1)
+    by_kind, again_by_kind = (
+        dict(zip(KINDS, at.sum_by(kinds, op_own[calls], len(KINDS)).tolist(), strict=True)) for kinds in (code, again)
+    )
     return Waterfall(
         windows=windows,
         steps=max(len(rows), 1),
@@ -398,28 +395,58 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
         blocked_ns=iv.length(iv.intersect(wait, why.blocked)) if why else 0,
         device_wait_ns=iv.length(alone),
         graph_start_ns=iv.length(iv.intersect(alone, graph_launches(capture).waits)),
-        exposed_communication_ns=int(own[layer == COMMUNICATION].sum()) + (host.communication_ns if host else 0),
-        exposed_copies_ns=int(own[layer == MEMCPY].sum()),
-        unmodelled_ns=host.unmodelled_ns if host else int(own[(layer == COMPUTATION) & (kind == NO_KIND)].sum()),
+        exposed_communication_ns=int(own_there[layer_there == COMMUNICATION].sum()) + (host.communication_ns if host else 0),
+        exposed_copies_ns=int(own_there[layer_there == MEMCPY].sum()),
+        unmodelled_ns=host.unmodelled_ns if host else int(own_there[(layer_there == COMPUTATION) & ~modeled_there].sum()),
         framework_ns=host.framework_ns if host else 0,
         outside_ns=host.outside_ns if host else 0,
         kind_ns=by_kind,
-        again_ns=dict(zip(KINDS, at.sum_by(again, op_own, len(KINDS)).tolist(), strict=True)),
+        again_ns=again_by_kind,
         limits=_limits(done, counted, parallel),
         own=own,
         op_own=op_own,
-        kind=kind,
+        kind=of.kind,
         idle=idle,
         loading=loading,
         inside=inside,
         counted=counted,
-        devices=devices,
+        devices=of.devices or 1,
         parallel=parallel,
         work=done,
         unsplit_ns=0 if done.timed else total,
         scaled=host is not None and host.scaled,
-        captured=count if (count := captured_launches(capture)) > len(device) else 0,
+        captured=count if (count := captured_launches(capture)) > len(of.start) else 0,
     )
+
+
+class _DeviceWork(NamedTuple):
+    """Device work by what it is, whatever is selected, per device row: when it runs, whose call it is (-1 none), index into `CLASSES`, and
+    into KINDS, NO_KIND without a model. devices: how many the modeled work ran on.
+
+    A copy that is the work of a modeled call computes.
+    """
+
+    start: Ints
+    stop: Ints
+    owner: npt.NDArray[np.int32]
+    layer: npt.NDArray[np.int8]
+    kind: npt.NDArray[np.int8]
+    devices: int
+
+
+def _device_work(capture: Capture, done: Work) -> _DeviceWork:
+    device, ops = capture.device, done.ops
+    owner = done.owner if len(done.owner) == len(device) else np.full(len(device), -1, np.int32)
+    kinds = np.where(ops["modeled"].to_numpy(), arrays.coded(ops["kind"]).codes, NO_KIND)
+    kind = np.append(kinds, NO_KIND).astype(np.int8)[owner]
+    layer = classes(capture).copy()
+    layer[(layer == MEMCPY) & (kind != NO_KIND)] = COMPUTATION
+    kind[layer != COMPUTATION] = NO_KIND
+    start = device["start_ns"].to_numpy()
+    ids = device["device"].to_numpy()
+    several = len(ids) > 0 and bool((ids != ids[0]).any())
+    devices = len(np.unique(ids[kind != NO_KIND])) if several else int((kind != NO_KIND).any())
+    return _DeviceWork(start, start + device["duration_ns"].to_numpy(), owner, layer, kind, devices)
 
 
 def _inside(part: Scope, done: Work, rows: tuple[int, ...], op_own: Ints) -> Mask:
@@ -456,17 +483,22 @@ def _parallel(ops: pd.DataFrame, counted: Mask, owner: npt.NDArray[np.int32], de
 
 
 def _limits(done: Work, counted: Mask, parallel: float) -> Limits:
-    ops = done.ops
-    code, bound = ops["kind"].cat.codes.to_numpy(), ops["bound"].cat.codes.to_numpy()
-    again = ops["recompute"].to_numpy()
+    ops, rows = done.ops, np.flatnonzero(counted)
+    code, bound, again = arrays.coded(ops["kind"]).codes, arrays.coded(ops["bound"]).codes, ops["recompute"].to_numpy()
     sol = np.where(counted, ops["sol_ns"].to_numpy(dtype=np.float64), 0.0) / parallel
     best = achievable_limits(ops, done.spec) if done.spec is not None else None
+    there, repeated = np.bincount(code[rows], minlength=len(KINDS)) > 0, bool(again[rows].any())
+    first = ~again if repeated else np.ones(1, np.bool_)
+
+    def total(use: Mask, some: bool = True) -> float:
+        return float(sol[use].sum()) if some else 0.0
+
     return Limits(
-        by_kind={k: float(sol[code == i].sum()) for i, k in enumerate(KINDS)},
-        again_by_kind={k: float(sol[again & (code == i)].sum()) for i, k in enumerate(KINDS)},
-        compute=float(sol[~again & (bound == BOUNDS.index("compute"))].sum()),
-        memory=float(sol[~again & (bound != BOUNDS.index("compute"))].sum()),
-        again=float(sol[again].sum()),
+        by_kind={k: total(code == i, bool(there[i])) for i, k in enumerate(KINDS)},
+        again_by_kind={k: total(again & (code == i), repeated and bool(there[i])) for i, k in enumerate(KINDS)},
+        compute=total(first & (bound == BOUNDS.index("compute"))),
+        memory=total(first & (bound != BOUNDS.index("compute"))),
+        again=total(again, repeated),
         achievable=None if best is None else float(np.where(counted, best, 0.0).sum()) / parallel,
     )
 
@@ -478,8 +510,12 @@ def exclusive_parts(start: Ints, stop: Ints, layer: npt.NDArray[np.int8], window
     """
     own = np.zeros(len(start), np.int64)
     free = windows
+    if not len(windows[0]):
+        return own, windows
+    reaches = np.flatnonzero((stop > windows[0][0]) & (start < windows[1][-1]) & (stop > start))
+    level_of = layer[reaches]
     for level in (COMPUTATION, COMMUNICATION, MEMCPY):
-        rows = np.flatnonzero((layer == level) & (stop > start))
+        rows = reaches[level_of == level]
         if not len(rows):
             continue
         rows = rows[np.argsort(start[rows], kind="stable")]

@@ -18,6 +18,7 @@ import pandas as pd
 from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.cost import Inputs
 from tb_sol_plugin.devices.spec import DeviceSpec
+from tb_sol_plugin.metrics import kept_with
 from tb_sol_plugin.metrics.rules.engine import LEAST, CaptureContext, Finding, Ledger, Subject, time_text, with_sizes
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import explained_idle
@@ -238,9 +239,12 @@ class TimeContext(CaptureContext):
 
     # -- kernels of calls -------------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def main(self) -> Ints:
         """Per call the device row of its longest kernel, -1 without one."""
+        return kept_with(self.ops, "rules.main_kernel", self._main)
+
+    def _main(self) -> Ints:
         out = np.full(len(self.ops), -1, np.int64)
         owner, device = self.waterfall.work.owner, self.capture.device
         if not len(owner):
@@ -253,11 +257,15 @@ class TimeContext(CaptureContext):
         out[call[most]] = rows[most]  # of equal ones the last
         return out
 
-    @cached_property
+    @property
     def matrix_unit(self) -> npt.NDArray[np.int8]:
         """Per call whether its longest kernel runs on matrix units: 1 yes, 0 no, -1 unknown or without a kernel."""
-        out, some = np.full(len(self.main), -1, np.int8), self.main >= 0
-        out[some] = matrix_units_at(self.capture, self.main[some])
+        return kept_with(self.ops, "rules.matrix_unit", self._matrix_unit)
+
+    def _matrix_unit(self) -> npt.NDArray[np.int8]:
+        main = self.main
+        out, some = np.full(len(main), -1, np.int8), np.flatnonzero(main >= 0)
+        out[some] = matrix_units_at(self.capture, main[some])
         return out
 
     def kernel_names(self, rows: Ints) -> list[str]:

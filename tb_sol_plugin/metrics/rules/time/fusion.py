@@ -16,11 +16,13 @@ import numpy.typing as npt
 
 from tb_sol_plugin.cost.inputs import BITS, Inputs, Tensor, broadcast, wider
 from tb_sol_plugin.cost.ops.pointwise import BINARY, COMPARE, UNARY
+from tb_sol_plugin.metrics import kept_with
 from tb_sol_plugin.metrics.rules.engine import Answer, rule, subject_verb, time_text, times_text
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext, thread_of
 from tb_sol_plugin.metrics.rules.time.recorded import NOT_FUSED, compiled_calls, compiled_rows, fusing
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import device_word
+from tb_sol_plugin.metrics.work.ownership import above, outermost
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
@@ -320,7 +322,7 @@ def _in_order(context: TimeContext, rows: Ints) -> tuple[Ints, npt.NDArray[np.bo
     if context.on_host:
         place, stop, stream = rows, rows, np.zeros(len(rows), np.int64)
     else:
-        first, last, lane = _places(context)
+        first, last, lane = kept_with(context.ops, "fusion.places", lambda: _places(context))
         rows = rows[np.argsort(first[rows], kind="stable")]
         place, stop, stream = first[rows], last[rows], lane[rows]
     thread = thread_of(context, rows)
@@ -413,6 +415,12 @@ FUSED: Final = re.compile(r"_fused_|[Ff]used_?(Adam|SGD|LAMB|Lion|Adagrad)|multi
 """Names of operators and kernels that do the whole update in one pass."""
 HAS_FUSED: Final = ("Adam", "AdamW", "SGD", "Adagrad")
 """Optimizers of torch.optim with `fused=True`."""
+
+
+def _is_fused(name: str) -> bool:
+    return FUSED.search(name) is not None
+
+
 LAUNCH_GAP_NS: Final = 200_000
 """More idle time per kernel than 200 µs has another cause than launching it."""
 LEAST_CALLS: Final = 8
@@ -431,16 +439,15 @@ def unfused_optimizer(context: TimeContext) -> Answer:
     steps = steps[iv.overlap_with(h.start[steps], h.stop[steps], context.waterfall.windows) > 0]
     if not len(steps):
         return None
-    inside = _inside(context, steps)
-    if (inside & (h.kind == S.OPERATOR) & arrays.where(name, lambda n: FUSED.search(n) is not None)).any():
+    if _inside(context, steps, at.named(context.capture, S.OPERATOR, _is_fused)).any():
         return None
-    host = context.ops["host"].to_numpy()
-    rows = np.flatnonzero((host >= 0) & inside[np.maximum(host, 0)] & (context.left > 0))
-    kernels = _kernels(context, inside)
+    rows = np.flatnonzero(context.left > 0)
+    rows = rows[_inside(context, steps, context.ops["host"].to_numpy()[rows])]
+    kernels = _kernels(context, steps)
     count = len(rows) if context.on_host else len(kernels)
     if len(rows) < LEAST_CALLS * len(steps):
         return None
-    if len(kernels) and arrays.where(context.capture.device["name"], lambda n: FUSED.search(n) is not None)[kernels].any():
+    if arrays.per_text(context.capture.device["name"], kernels, _is_fused).any():
         return None
     (full,), _ = arrays.largest([name], steps, np.ones(len(steps)))
     kind = next(iter(STEP.findall(full)), "")
@@ -477,8 +484,7 @@ def fused_fix(context: TimeContext, spans: iv.Spans) -> str:
         return ""
     (full,), _ = arrays.largest([name], steps, time.astype(np.float64))
     kind = next(iter(STEP.findall(full)), "")
-    done = (_inside(context, steps) & arrays.where(name, lambda n: FUSED.search(n) is not None)).any()
-    if done or kind not in HAS_FUSED:
+    if kind not in HAS_FUSED or _inside(context, steps, np.flatnonzero(at.where_named(context.capture, _is_fused))).any():
         return ""
     return f"torch.optim.{kind}(model.parameters(), fused=True)  # one call instead of several on the host"
 
@@ -488,7 +494,7 @@ def _optimizer_steps(context: TimeContext) -> Ints:
     return at.named(context.capture, S.ANNOTATION, lambda n: STEP.match(n) is not None)
 
 
-def _optimizer_fix(context: TimeContext, kind: str, rows: Ints, kernels: npt.NDArray[np.intp]) -> str:
+def _optimizer_fix(context: TimeContext, kind: str, rows: Ints, kernels: Ints) -> str:
     """Returns how to make one pass of an optimizer's calls; what torch.compile has made already is not told to compile."""
     if kind in HAS_FUSED:
         return f"torch.optim.{kind}(model.parameters(), fused=True)"
@@ -507,21 +513,18 @@ def _launch_gaps(context: TimeContext, inside: iv.Spans, kernels: int) -> iv.Spa
     return context.ledger.take_idle(inside) if idle <= LAUNCH_GAP_NS * kernels else iv.empty()
 
 
-def _inside(context: TimeContext, steps: npt.NDArray[np.intp]) -> Mask:
-    """Returns per host row whether it lies below one of some host rows."""
+def _inside(context: TimeContext, steps: Ints, rows: npt.NDArray[np.integer]) -> Mask:
+    """Returns which of some host rows are one of others, or lie below it; -1 does not."""
     end = at.host(context.capture).end
-    level = np.zeros(len(end) + 1, np.int64)
-    np.add.at(level, steps, 1)
-    np.subtract.at(level, end[steps], 1)
-    return np.asarray(np.cumsum(level[:-1]) > 0)
+    return np.asarray(above(outermost(steps, end), end, rows) >= 0, np.bool_)
 
 
-def _kernels(context: TimeContext, inside: Mask) -> npt.NDArray[np.intp]:
-    """Returns device rows with own time that were launched inside."""
+def _kernels(context: TimeContext, steps: Ints) -> Ints:
+    """Returns device rows with own time that were launched in some steps of optimizers."""
     if context.on_host:
-        return np.zeros(0, np.intp)
-    call = context.capture.device["call"].to_numpy()
-    return np.flatnonzero((call >= 0) & inside[np.maximum(call, 0)] & (context.waterfall.own > 0))
+        return np.zeros(0, np.int64)
+    rows = np.flatnonzero(context.waterfall.own > 0)
+    return rows[_inside(context, steps, context.capture.device["call"].to_numpy()[rows])]
 
 
 def _parameters(context: TimeContext, rows: Ints) -> tuple[int, int, int]:

@@ -20,6 +20,7 @@ from tb_sol_plugin.metrics.rules.time.recorded import collective
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import LAUNCH_NS, device_word, host_idle
 from tb_sol_plugin.metrics.time.frames import launching_threads, profiler_frame_rows, program_frame_rows, program_frames
+from tb_sol_plugin.metrics.time.reaching import reaching
 from tb_sol_plugin.metrics.work.ownership import outermost
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -142,9 +143,7 @@ def operator_wait(context: TimeContext) -> Answer:
     capture, gaps = context.capture, _long_gaps(context)
     h = at.host(capture)
     column = capture.host["name"]
-    rows = at.named(capture, S.OPERATOR, lambda n: OPERATORS.match(n) is not None and not NO_WORK.search(n) and not collective(n))
-    rows = rows[np.isin(h.thread[rows], launching_threads(capture))]
-    rows = outermost(rows[quiet(capture, rows)], h.end)
+    rows = reaching(capture, "operator_wait", lambda: _computing(capture)).within(gaps)
     inside = iv.overlap_with(h.start[rows], h.stop[rows], gaps)
     rows, inside = rows[inside >= LAUNCH_NS], inside[inside >= LAUNCH_NS]
     if not len(rows):
@@ -170,15 +169,28 @@ def operator_wait(context: TimeContext) -> Answer:
     )
 
 
+def _computing(capture: Capture) -> Ints:
+    """Returns the outermost host rows of operators that compute and launch nothing, on threads that launch device work."""
+    h = at.host(capture)
+    rows = at.named(capture, S.OPERATOR, lambda n: OPERATORS.match(n) is not None and not NO_WORK.search(n) and not collective(n))
+    rows = rows[np.isin(h.thread[rows], launching_threads(capture))]
+    return outermost(rows[quiet(capture, rows)], h.end)
+
+
+def _running(capture: Capture) -> Ints:
+    """Returns the host rows of long Python frames of the program that launch nothing, on threads that launch device work."""
+    h, rows = at.host(capture), program_frame_rows(capture)
+    rows = rows[h.duration[rows] >= LAUNCH_NS]
+    rows = np.setdiff1d(rows[np.isin(h.thread[rows], launching_threads(capture))], profiler_frame_rows(capture), assume_unique=True)
+    return np.asarray(rows[quiet(capture, rows)], np.int64)
+
+
 @rule("python_wait", page="gpu_breakdown", label="Idle causes", color="host")
 def python_wait(context: TimeContext) -> Answer:
     """Finds Python functions that launch nothing and run while the device has no work: before its first kernel, or between steps."""
     capture, gaps = context.capture, _long_gaps(context)
     h = at.host(capture)
-    rows = program_frame_rows(capture)
-    rows = rows[h.duration[rows] >= LAUNCH_NS]
-    rows = np.setdiff1d(rows[np.isin(h.thread[rows], launching_threads(capture))], profiler_frame_rows(capture), assume_unique=True)
-    rows = rows[quiet(capture, rows)]
+    rows = reaching(capture, "python_wait", lambda: _running(capture)).within(gaps)
     rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], gaps) >= LAUNCH_NS]
     idle = iv.overlap_with(h.start[rows], h.stop[rows], context.waterfall.idle)
     rows = rows[idle >= IDLE_PART * iv.overlap_with(h.start[rows], h.stop[rows], context.waterfall.windows)]

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.copies import bandwidth, records
 from tb_sol_plugin.metrics.copies.thresholds import DEFAULT
 from tb_sol_plugin.metrics.rules.copies import KEYS, Asked, copy_context, findings_without
@@ -35,12 +36,23 @@ from tb_sol_plugin.metrics.rules.time.recorded import (
     recorder_text,
 )
 from tb_sol_plugin.metrics.time import attribution as at
-from tb_sol_plugin.metrics.time.breakdown import HAND_OVER_NS, LAUNCH_NS, WAITING, device_word, host_idle, launched, recorder_time
+from tb_sol_plugin.metrics.time.breakdown import (
+    HAND_OVER_NS,
+    LAUNCH_NS,
+    WAITING,
+    device_extent,
+    device_word,
+    host_idle,
+    launched,
+    recorder_time,
+)
 from tb_sol_plugin.metrics.time.kernel_names import plain_name
+from tb_sol_plugin.metrics.time.reaching import calls_reaching, operators_reaching
 from tb_sol_plugin.metrics.time.waterfall import NO_KIND
 from tb_sol_plugin.metrics.trees.module_tree import phase_name
-from tb_sol_plugin.metrics.work.ownership import link_bytes, outermost_operators
+from tb_sol_plugin.metrics.work.ownership import link_bytes
 from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Floats, Ints
@@ -84,8 +96,8 @@ def _loads(context: TimeContext) -> tuple[npt.NDArray[np.intp], str]:
     """
     h = at.host(context.capture)
     name = context.capture.host["name"]
-    loads = arrays.where(name, lambda n: n.startswith(("enumerate(DataLoader)#", "enumerate(DataPipe)#")))
-    rows = np.flatnonzero(loads & (h.kind != S.FRAME))
+    rows = np.flatnonzero(at.where_named(context.capture, lambda n: n.startswith(("enumerate(DataLoader)#", "enumerate(DataPipe)#"))))
+    rows = rows[h.kind[rows] != S.FRAME]
     operators = at.of_kind(context.capture, S.OPERATOR)
     works = np.searchsorted(operators, h.end[rows]) - np.searchsorted(operators, np.minimum(rows + 1, h.end[rows]))
     last = np.zeros(len(rows), np.bool_)
@@ -249,7 +261,7 @@ def host_wait(context: TimeContext) -> Answer:
     line, in_line, frames = busiest_line(context.capture, idle)
     if 4 * in_line > ns:
         evidence += f"; {time_text(in_line)} at `{line}`"
-    stacks = bool((at.host(context.capture).kind == S.FRAME).any())
+    stacks = len(at.of_kind(context.capture, S.FRAME)) > 0
     title = f"The {unit} waits for the host"
     fix = 'with record_function("…"):  # mark the parts of the step, to see which one the gaps lie in'
     fix = fix if stacks else "profile(with_stack=True)  # shows which Python runs in the gaps"
@@ -304,10 +316,7 @@ _HOLDS: Final = "tensor.to(device, non_blocking=True)  # the call holds the host
 
 def _at_the_ends(context: TimeContext, idle: iv.Spans) -> int:
     """Returns idle time before the first and after the last device event."""
-    start = context.capture.device["start_ns"].to_numpy()
-    stop = start + context.capture.device["duration_ns"].to_numpy()
-    low, high = int(start.min()), int(stop.max())
-    return iv.length(idle) - iv.length(iv.clip(idle, low, high))
+    return iv.length(idle) - iv.length(iv.clip(idle, *device_extent(context.capture)))
 
 
 def _phase_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
@@ -317,19 +326,9 @@ def _phase_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
     """
     capture, waterfall = context.capture, context.waterfall
     h = at.host(capture)
-    rows = at.of_kind(capture, S.ANNOTATION)
+    rows, group, names = memo(capture, ("idle.top_phases",), lambda: _top_phases(capture))
     if not len(rows):
         return "", 0
-    above = at.nearest(capture, S.ANNOTATION, rows, strict=True)
-    steps = np.zeros(len(h.start), bool)
-    own = capture.steps["host"].to_numpy()
-    steps[own[own >= 0]] = True
-    top = ((above < 0) | steps[np.maximum(above, 0)]) & ~steps[rows]
-    rows = rows[top]
-    text = arrays.coded(capture.host["name"])
-    used, place = np.unique(text.codes[rows], return_inverse=True)
-    names, group = np.unique([phase_name(str(text.categories[code]) if code >= 0 else "") for code in used.tolist()], return_inverse=True)
-    group = group.reshape(-1)[place.reshape(-1)] if len(rows) else rows
     start, stop = h.start[rows], h.stop[rows]
     spans = iv.overlap_with(start, stop, idle), iv.overlap_with(start, stop, waterfall.windows)
     idling, whole = (arrays.exact_sums(group, ns, len(names)) for ns in spans)
@@ -340,23 +339,45 @@ def _phase_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
     return str(names[most]), int(idling[most])
 
 
+def _top_phases(capture: Capture) -> tuple[Ints, Ints, list[str]]:
+    """Returns (host rows of the top phases below steps, the place of each one's name, the names)."""
+    rows = at.of_kind(capture, S.ANNOTATION)
+    if not len(rows):
+        return rows, rows, []
+    above = at.nearest(capture, S.ANNOTATION, rows, strict=True)
+    own = capture.steps["host"].to_numpy()
+    steps = at.mask_of(capture, own[own >= 0])
+    rows = rows[((above < 0) | steps[np.maximum(above, 0)]) & ~steps[rows]]
+    text = arrays.coded(capture.host["name"])
+    used, place = np.unique(text.codes[rows], return_inverse=True)
+    names, group = np.unique([phase_name(str(text.categories[code]) if code >= 0 else "") for code in used.tolist()], return_inverse=True)
+    return rows, group.reshape(-1)[place.reshape(-1)] if len(rows) else rows, names.tolist()
+
+
 def _operator_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
     """Returns the outermost operator during which the device idles longest, and for how long."""
-    h, rows = at.host(context.capture), outermost_operators(context.capture)
-    (name,), most = arrays.largest([context.capture.host["name"]], rows, iv.overlap_with(h.start[rows], h.stop[rows], idle))
-    return name, round(most)
+    rows, most = _most_of(context.capture, operators_reaching(context.capture).within(idle), idle)
+    return str(arrays.pick(context.capture.host["name"], rows[:1])[0]) if len(rows) else "", round(most)
 
 
 def _call_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
     """Returns the runtime or driver call during which the device idles longest, and for how long (union over threads)."""
-    h = at.host(context.capture)
-    rows = at.of_kind(context.capture, S.CALL)
-    if not len(rows):
+    capture, h = context.capture, at.host(context.capture)
+    same, _ = _most_of(capture, calls_reaching(capture).within(idle), idle)
+    if not len(same):
         return "", 0
-    column = context.capture.host["name"]
-    (name,), _ = arrays.largest([column], rows, iv.overlap_with(h.start[rows], h.stop[rows], idle))
-    same = at.named(context.capture, S.CALL, name.__eq__)
+    name = str(arrays.pick(capture.host["name"], same[:1])[0])
     return name, iv.length(iv.intersect(iv.union(h.start[same], h.stop[same]), idle))
+
+
+def _most_of(capture: Capture, rows: Ints, spans: iv.Spans) -> tuple[Ints, float]:
+    """Returns those of some host rows whose name has the most of some time, and how much; none of none."""
+    h, code = at.host(capture), arrays.coded(capture.host["name"]).codes[rows].astype(np.int64) + 1
+    if not len(rows):
+        return rows, 0.0
+    total = np.bincount(code, iv.overlap_with(h.start[rows], h.stop[rows], spans).astype(np.float64))[code]
+    most = int(total.argmax())  # of equal ones the first to appear
+    return rows[code == code[most]], float(total[most])
 
 
 # -- Communication while nothing computes, and copies ----------------------------------------------------------------
