@@ -248,6 +248,17 @@ class Loader:
         if self._spool:
             shutil.rmtree(self._spool, ignore_errors=True)
 
+    def analysed(self, recording: Recording, devices: DeviceBook, recordings: Sequence[Recording]) -> Capture | None:
+        """Returns the capture of a recording if it is open and most that analyses derive has been: with these device files, and with what
+        is attached to it of `recordings`. Opens none.
+        """
+        key = cache_key(recording)
+        found = self._open.peek(key)
+        if found is None or not is_analysed(found) or found.devices.fingerprint != devices.fingerprint or self._changed_below(key):
+            return None
+        attached = attached_to(recording, recordings, found.facts.rank)
+        return found if found.attached_state == attached_state(attached, cache_key) else None
+
     # -- inside ------------------------------------------------------------------------------------------------
 
     def _ready(self, key: str, recording: Recording) -> Capture | None:
@@ -396,9 +407,14 @@ LITTLE_BYTES: Final = 100
 """What is kept of an event without the graph of dependencies, on which most of the above rests."""
 
 
+def is_analysed(capture: Capture) -> bool:
+    """Whether an open capture has its graph of dependencies, on which most rests that analyses derive."""
+    return ("critical.graph",) in capture.memo
+
+
 def open_bytes(capture: Capture) -> int:
     """Returns bytes that an open capture takes at most: its tables, and what analyses have derived of their events."""
-    each = DERIVED_BYTES if ("critical.graph",) in capture.memo else LITTLE_BYTES if capture.memo else 0
+    each = DERIVED_BYTES if is_analysed(capture) else LITTLE_BYTES if capture.memo else 0
     return table_bytes(capture) + each * (capture.rows("host") + capture.rows("device"))
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
 from tb_sol_plugin.errors import WorkerKilled
-from tb_sol_plugin.process import claim, keep_loaded
+from tb_sol_plugin.process import claim, give_back, keep_loaded
 from tb_sol_plugin.units import human
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ MOST_DEATHS = 2
 IDLE_SECONDS = 300.0
 """A process without work ends after this."""
 WATCH_SECONDS = 0.2
+SPARE_BYTES = 100_000_000
+"""Memory that a process without work keeps for the next job; what it has beyond that goes back to the system, which takes some 30 ms."""
 
 log = logging.getLogger("tb_sol_plugin")
 
@@ -420,6 +422,7 @@ def main() -> None:
     claim()
     _warm()
     keep_loaded()
+    least = resident_bytes(os.getpid())
     gc.enable()  # off since the process began: a tenth of its start would go into looking for garbage in what it imports
     while True:
         try:
@@ -434,6 +437,10 @@ def main() -> None:
             send(outward, pickle.dumps(answer))
         except (BrokenPipeError, OSError):
             return
+        if resident_bytes(os.getpid()) > least + SPARE_BYTES:
+            del function, args, kwargs, answer
+            gc.collect()  # what is derived of a capture refers to it
+            give_back()
 
 
 def _portable(error: Exception) -> Exception:

@@ -11,11 +11,11 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -30,6 +30,9 @@ from tb_sol_plugin.store.load import SETTLE_SECONDS, State, open_here
 from tb_sol_plugin.store.names import rank_in
 from tb_sol_plugin.store.options import Memo, StoreOptions, cache_directory
 from tb_sol_plugin.store.run_index import FEWEST, IndexedRank, RunIndexes, index_name
+
+if TYPE_CHECKING:
+    from tb_sol_plugin.model.capture import Capture
 
 P = TypeVar("P", bound=msgspec.Struct)
 
@@ -92,17 +95,18 @@ def _of_code(name: str) -> str:
     return hashlib.blake2b(f"{code_state()}-{name}".encode(), digest_size=16).hexdigest()
 
 
-def make_reduction(wanted: WantedReduction, options: StoreOptions) -> MadeReduction:
+def make_reduction(wanted: WantedReduction, options: StoreOptions, capture: Capture | None = None) -> MadeReduction:
     """Returns the reduction of a recording, from disk or made now; then its capture is read into the cache, and let go.
 
-    A plain function of plain data, as `read_capture` is. Raises the errors of a read; BadInput where it is too large.
+    A plain function of plain data, as `read_capture` is, but where it is given a `capture` that is open in this process. Raises the errors
+    of a read; BadInput where it is too large.
     """
     kept = ReductionFiles(cache_directory(options.cache_dir), options.cache_bytes)
     body = kept.load(wanted.key)
     if body is not None:
         return MadeReduction(body, True)
     recording = wanted.recording
-    capture = open_here(recording, options, wanted.devices, wanted.attached)
+    capture = open_here(recording, options, wanted.devices, wanted.attached) if capture is None else capture
     body = msgspec.msgpack.encode(wanted.reducer(capture))
     if len(body) > LARGEST:
         what = f"what is to be compared of this recording is larger than {LARGEST >> 20} MiB"
@@ -300,10 +304,19 @@ class ReductionStatus(NamedTuple):
     error: SolError | None
 
 
+class _Running(NamedTuple):
+    """A reduction that is being made, and by which executor."""
+
+    wanted: WantedReduction
+    future: Future[MadeReduction]
+    executor: Executor
+
+
 class PartialResults:
     """Makes the reductions of a run in the background and hands out those that are there. Thread-safe; starts nothing by itself.
 
-    executor: which one reads a recording. state: how far its capture is.
+    executor: which one reads a recording. state: how far its capture is. analysed: returns a capture whose reduction takes little, because
+    it is open here and was analyzed; it is made here then, in place of opening the recording in another process once more.
     """
 
     def __init__(
@@ -312,6 +325,7 @@ class PartialResults:
         files: ReductionFiles,
         executor: Callable[[Recording], Executor],
         state: Callable[[Recording], tuple[State, SolError | None]],
+        analysed: Callable[[Recording, DeviceBook, Sequence[Recording]], Capture | None],
     ) -> None:
         self._options = options
         self._files = files
@@ -322,13 +336,15 @@ class PartialResults:
         """Keys of reductions that stand in the index of their run, and its name."""
         self._executor = executor
         self._state = state
+        self._analysed = analysed
+        self._here = ThreadPoolExecutor(1, "tb-sol-reduce")
         self._on_disk: set[str] = set()
         self._kept: Memo[bytes] = Memo(KEPT_BYTES, len)
         self._only_here: dict[str, tuple[str, bytes]] = {}
         self._errors: dict[str, SolError] = {}
         self._latest: dict[tuple[str, str], tuple[str, float]] = {}
         self._queue: OrderedDict[str, WantedReduction] = OrderedDict()
-        self._running: dict[str, tuple[WantedReduction, Future[MadeReduction]]] = {}
+        self._running: dict[str, _Running] = {}
         self._requested: dict[str, float] = {}
         self._news = threading.Condition(threading.RLock())
         self._closed = False
@@ -427,7 +443,7 @@ class PartialResults:
     def reading(self, recording: Recording) -> Future[MadeReduction] | None:
         """Returns the job that reads a recording for its reduction, None if there is none: who wants its capture waits for that."""
         with self._news:
-            return next((future for wanted, future in self._running.values() if wanted.recording.path == recording.path), None)
+            return next((job.future for job in self._running.values() if job.wanted.recording.path == recording.path), None)
 
     def cancel(self, run: str) -> bool:
         """Make no more reductions of a run; False if none were to be made."""
@@ -435,12 +451,12 @@ class PartialResults:
             queued = [k for k, w in self._queue.items() if w.recording.run == run]
             for key in queued:
                 del self._queue[key]
-            running = [(k, w, f) for k, (w, f) in self._running.items() if w.recording.run == run]
-            for key, _, _ in running:
+            running = {k: job for k, job in self._running.items() if job.wanted.recording.run == run}
+            for key in running:
                 del self._running[key]
-        for _, wanted, future in running:
-            stop: Callable[[Future[MadeReduction]], bool] = getattr(self._executor(wanted.recording), "stop", Future.cancel)
-            stop(future)
+        for job in running.values():
+            stop: Callable[[Future[MadeReduction]], bool] = getattr(job.executor, "stop", Future.cancel)
+            stop(job.future)
         return bool(queued or running)
 
     def leave(self) -> None:
@@ -459,6 +475,7 @@ class PartialResults:
         with self._news:
             self._closed = True
             self._queue.clear()
+        self._here.shutdown(wait=False, cancel_futures=True)
 
     # -- inside; the caller holds the lock ---------------------------------------------------------------------
 
@@ -512,8 +529,9 @@ class PartialResults:
             if time.monotonic() - self._requested.get(wanted.recording.run, 0.0) > LEASE_SECONDS:
                 del self._queue[key]
                 continue
-            executor = self._executor(wanted.recording)
-            if len(self._running) >= _at_once(executor):
+            analysed = self._analysed(wanted.recording, wanted.devices, wanted.attached)
+            executor = self._executor(wanted.recording) if analysed is None else self._here
+            if analysed is None and sum(job.executor is executor for job in self._running.values()) >= _at_once(executor):
                 return
             state, error = self._state(wanted.recording)
             if state in ("queued", "loading"):
@@ -523,16 +541,17 @@ class PartialResults:
                 self._errors[key] = error
                 continue
             try:
-                future = executor.submit(make_reduction, wanted, self._options)
+                future = executor.submit(make_reduction, wanted, self._options, *(() if analysed is None else (analysed,)))
             except RuntimeError:  # the executor was shut down
                 return
-            self._running[key] = (wanted, future)
+            self._running[key] = _Running(wanted, future, executor)
             future.add_done_callback(partial(self._finish, key, wanted))
 
     def _finish(self, key: str, wanted: WantedReduction, future: Future[MadeReduction]) -> None:
         """Take the outcome of a job over, in whichever thread it comes; takes the lock itself."""
         with self._news:
-            if self._running.get(key, (None, None))[1] is not future:
+            job = self._running.get(key)
+            if job is None or job.future is not future:
                 return  # canceled
             del self._running[key]
             file = wanted.recording.file

@@ -87,7 +87,7 @@ class Store:
         with self._lock:
             if self._partial_results is None:
                 files = ReductionFiles(loader.cache.directory, loader.cache.limit_bytes)
-                self._partial_results = PartialResults(self.options, files, self._executor_of_ranks, loader.state)
+                self._partial_results = PartialResults(self.options, files, self._executor_of_ranks, loader.state, loader.analysed)
             return self._partial_results
 
     def _executor_of_ranks(self, recording: Recording) -> Executor:

@@ -328,6 +328,45 @@ def test_a_recording_opened_before_is_reduced_first(tmp_path: Path, options: Sto
     executor.pool.shutdown()
 
 
+@dataclass(frozen=True)
+class Noting(Reducer):
+    """Notes the captures that it reduces."""
+
+    seen: list[Capture] = field(default_factory=list)
+
+    def __call__(self, capture: Capture) -> Reduced:
+        self.seen.append(capture)
+        return super().__call__(capture)
+
+
+def test_a_recording_whose_pages_were_shown_is_reduced_as_it_is_open(tmp_path: Path, options: StoreOptions, executor: Counting) -> None:
+    # GIVEN one of three workers on screen, analyzed, and one that is open only
+    store = Store(single(str(runs(tmp_path, 3))), options, executor)
+    shown, _ = (store.capture(store.recording("job", name), wait=120.0) for name in ("rank1", "rank2"))
+    shown.memo["critical.graph",] = "made"
+    executor.asked.clear()
+    # WHEN all are compared THEN it is reduced where it is open, with what was derived of it; the others by what reads recordings
+    reducer = Noting()
+    found = ask(store, reducer)
+    assert [p.state for p in found] == ["read"] * 3 and sum(one is shown for one in reducer.seen) == 1 and len(reducer.seen) == 3
+    assert sorted(executor.asked) == ["job/rank0.1.pt.trace.json", "job/rank2.1.pt.trace.json"]
+
+
+def test_a_recording_that_is_open_with_an_older_file_is_read_for_its_reduction(tmp_path: Path, options: StoreOptions) -> None:
+    # GIVEN a capture on screen that was analyzed with a file attached that another one replaced
+    executor = Counting(1)
+    store = Store(single(str(runs(tmp_path, 1))), options, executor)
+    shown = store.capture(store.recording("job"), wait=120.0)
+    shown.memo["critical.graph",] = "made"
+    executor.asked.clear()
+    shown.attached_state = "older"
+    # WHEN it is compared THEN it is opened as it is now
+    reducer = Noting()
+    assert [p.state for p in ask(store, reducer)] == ["read"] and reducer.seen[0] is not shown
+    assert executor.asked == ["job/rank0.1.pt.trace.json"]
+    executor.pool.shutdown()
+
+
 def test_a_file_is_not_read_twice_at_the_same_time(tmp_path: Path, options: StoreOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a worker whose file is being read for its part WHEN its page is opened THEN that waits for the read, and uses its capture
     executor = Counting(2)
