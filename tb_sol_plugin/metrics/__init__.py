@@ -21,7 +21,7 @@ _BY_LIMITS: Final = ("results by device limits",)
 """Key under which a capture keeps, by device limits, the keys of what was derived from them."""
 LARGE: Final = 1_000_000
 """Rows of a recording from which results under one set of device limits are kept: they take 60 MB per million, and half a second."""
-APART: Final = 200_000
+APART: Final = 100_000
 """Rows of a recording from which two threads make results in less time than one: of a smaller one most of the time is Python's own."""
 SETS: Final = 4
 """Sets of device limits whose results a smaller recording keeps."""

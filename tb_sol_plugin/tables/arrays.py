@@ -74,6 +74,19 @@ def stable_order(values: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     return np.argsort(values, kind="stable")
 
 
+def lex_order(*keys: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """Returns the places in ascending order of the first key, then of the next ones, equal ones as they stand.
+
+    `np.lexsort` takes keys the other way round, and several times as long where they are in order or whole numbers.
+    """
+    order = np.arange(len(keys[0]))
+    for key in reversed(keys):
+        own = key[order]
+        if not (own[1:] >= own[:-1]).all():
+            order = order[stable_order(own)]
+    return order
+
+
 def ranges(first: npt.NDArray[np.integer], count: npt.NDArray[np.integer]) -> Ints:
     """Returns `first[i], first[i] + 1, ...` for each i, `count[i]` numbers of each, one range after the other."""
     ends = np.cumsum(count, dtype=np.int64)

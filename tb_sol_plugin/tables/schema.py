@@ -60,10 +60,14 @@ class Schema:
         return pd.Index(list(self.fields))
 
 
+FEW: Final = 10_000
+"""Rows of a table up to which its columns are copied into one block per type: that takes less time than a block for each column."""
+
+
 def _of_arrays(arrays: list[Any], columns: pd.Index, length: int) -> pd.DataFrame:
-    """Returns a frame of arrays of one length, as they are: pandas' own short way takes a fifth of the time (1.0 to 3.0 have it)."""
+    """Returns a frame of arrays of one length; many rows stay as they are. pandas' own short way (1.0 to 3.0 have it) copies them."""
     short = getattr(pd.DataFrame, "_from_arrays", None)
-    if short is not None:
+    if short is not None and length <= FEW:
         found: pd.DataFrame = short(arrays, columns=columns, index=pd.RangeIndex(length), verify_integrity=False)
         return found
     made = pd.DataFrame(dict(enumerate(arrays)), copy=False)

@@ -7,7 +7,8 @@ own thread. The external id is not used: in half of the recorders it equals the 
 from __future__ import annotations
 
 import re
-from typing import Literal
+from itertools import groupby
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -75,7 +76,7 @@ def launches(
     known = ids > 0
     rows, ids = rows[known], ids[known]
     if len(ids):
-        order = np.lexsort((host.start[rows], ids))
+        order = arrays.lex_order(ids, host.start[rows])
         rows, ids = rows[order], ids[order]
         first = np.ones(len(ids), bool)
         first[1:] = ids[1:] != ids[:-1]
@@ -113,8 +114,8 @@ def _last_before(ids: Ints, begun: Ints, wanted: Ints, moment: Ints, first: Ints
 def _by_flow(host: Host, device: dict[str, Array], flows: pd.DataFrame, loose: Ints, call: Rows, link: npt.NDArray[np.int8]) -> None:
     # a flow whose id is the correlation of a device event is that event's, whatever else starts at the same moment
     taken = np.isin(flows["id"].to_numpy(), np.unique(device["correlation"]))  # -1, no id, is the correlation of the loose ones
-    kind = _among(flows["category"], rules.LAUNCH_FLOWS) & (flows["id"].to_numpy() != -1) & ~taken
-    pairs = flow_pairs(flows[kind & _among(flows["phase"], ("s",))], flows[kind & _among(flows["phase"], ("f",))], "nearest")
+    kind = among(flows["category"], rules.LAUNCH_FLOWS) & (flows["id"].to_numpy() != -1) & ~taken
+    pairs = flow_pairs(flows[kind & among(flows["phase"], ("s",))], flows[kind & among(flows["phase"], ("f",))], "nearest")
     pairs = pairs.drop_duplicates("time_ns_f", keep=False).sort_values("time_ns_f")
     if pairs.empty:
         return
@@ -129,7 +130,7 @@ def _by_flow(host: Host, device: dict[str, Array], flows: pd.DataFrame, loose: I
     link[targets[has]] = S.BY_FLOW
 
 
-def _among(column: pd.Series, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
+def among(column: pd.Series, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
     """Returns which rows of a dictionary-encoded column hold one of `names`; tested once per distinct value."""
     good = np.isin(np.asarray(column.cat.categories, object), names)
     codes = column.cat.codes.to_numpy()
@@ -338,35 +339,37 @@ def backward(host: Host, operators: pd.DataFrame, flows: pd.DataFrame) -> pd.Dat
     rows = operators["host"].to_numpy()
     sequence[rows] = operators["sequence"].to_numpy()
     forward_thread[rows] = operators["forward_thread"].to_numpy()
-    wrapper = host.matching(re.compile(re.escape(WRAPPER)))
-    by_flow = _backward_flows(host, flows, sequence, wrapper)
-    linked_roots = set(by_flow["backward"].tolist())
-    by_number = _backward_numbers(host, sequence, forward_thread, wrapper, linked_roots)
-    pairs = {k: np.concatenate([by_flow[k].to_numpy(), by_number[k].to_numpy()]) for k in ("forward", "backward", "method")}
-    _, first = np.unique(pairs["forward"].astype(np.int64) * (len(host.kind) + 1) + pairs["backward"], return_index=True)
-    first.sort()  # of equal pairs the first stays
-    return S.BACKWARD.frame({k: v[first] for k, v in pairs.items()})
+    by_flow = _backward_flows(host, flows, sequence)
+    by_number = _backward_numbers(host, sequence, forward_thread, by_flow[1])
+    forward, root = (np.concatenate(both) for both in zip(by_flow, by_number, strict=True))
+    method = np.repeat(np.array([0, 1], np.int8), [len(by_flow[0]), len(by_number[0])])
+    _, first = arrays.numbered(forward.astype(np.int64) * (len(host.kind) + 1) + root)  # of equal pairs the first stays
+    return S.BACKWARD.frame({"forward": forward[first], "backward": root[first], "method": method[first]})
 
 
-def _lift(host: Host, rows: Rows, wrapper: npt.NDArray[np.bool_]) -> Rows:
+def _lift(host: Host, rows: Rows) -> Rows:
     """Returns the evaluate_function wrapper around a backward operator, or the operator itself."""
+    wrapper = host.matching(re.compile(re.escape(WRAPPER)))
     up = host.parent[rows]
     return np.where((up >= 0) & wrapper[np.maximum(up, 0)], up, rows).astype(np.int32)
 
 
-def _backward_flows(host: Host, flows: pd.DataFrame, sequence: Ints, wrapper: npt.NDArray[np.bool_]) -> pd.DataFrame:
-    empty = pd.DataFrame({"forward": np.zeros(0, np.int32), "backward": np.zeros(0, np.int32), "method": np.zeros(0, np.int8)})
+_NONE: Final = (np.zeros(0, np.int32), np.zeros(0, np.int32))
+
+
+def _backward_flows(host: Host, flows: pd.DataFrame, sequence: Ints) -> tuple[Rows, Rows]:
+    """Returns (forward operators, their backward roots) by autograd flows."""
     if flows.empty:
-        return empty
-    kind = _among(flows["category"], rules.AUTOGRAD_FLOWS) & (flows["id"].to_numpy() != -1)
+        return _NONE
+    kind = among(flows["category"], rules.AUTOGRAD_FLOWS) & (flows["id"].to_numpy() != -1)
     if not kind.any():
-        return empty
+        return _NONE
     columns = {name: flows[name].to_numpy() for name in ("id", "thread", "time_ns")}
-    halves = (kind & _among(flows["phase"], (phase,)) for phase in ("s", "f"))
+    halves = (kind & among(flows["phase"], (phase,)) for phase in ("s", "f"))
     starts, ends = (pd.DataFrame({name: values[half] for name, values in columns.items()}, copy=False) for half in halves)
     pairs = flow_pairs(starts, ends, "backward")
     if pairs.empty:
-        return empty
+        return _NONE
     operator = host.kind == S.OPERATOR
     numbered = operator & (sequence >= 0)
     sides = []
@@ -374,63 +377,71 @@ def _backward_flows(host: Host, flows: pd.DataFrame, sequence: Ints, wrapper: np
         thread, time = pairs["thread" + suffix].to_numpy(np.int32), pairs["time_ns" + suffix].to_numpy(np.int64)
         row = host.find(thread, time, numbered)
         rest = row < 0
-        row[rest] = host.find(thread[rest], time[rest], operator)
+        if rest.any():
+            row[rest] = host.find(thread[rest], time[rest], operator)
         sides.append(row)
     good = (sides[0] >= 0) & (sides[1] >= 0)
-    lifted = _lift(host, sides[1][good], wrapper)
-    return pd.DataFrame({"forward": sides[0][good], "backward": lifted, "method": np.zeros(int(good.sum()), np.int8)})
+    return sides[0][good], _lift(host, sides[1][good])
 
 
-def _backward_numbers(host: Host, sequence: Ints, forward_thread: Ints, wrapper: npt.NDArray[np.bool_], done: set[int]) -> pd.DataFrame:
-    empty = pd.DataFrame({"forward": np.zeros(0, np.int32), "backward": np.zeros(0, np.int32), "method": np.zeros(0, np.int8)})
+def _backward_numbers(host: Host, sequence: Ints, forward_thread: Ints, done: Rows) -> tuple[Rows, Rows]:
+    """Returns (forward operators, their backward roots) by sequence number. done: roots that need none.
+
+    A root belongs to the latest forward operator of its number before it on the thread that its forward thread number stands for.
+    """
     operator = (host.kind == S.OPERATOR) & (sequence >= 0)
     is_backward = operator & (forward_thread > 0)
     inner = np.flatnonzero(is_backward)
     if len(inner) == 0:
-        return empty
+        return _NONE
     up = host.parent[inner]
     nested = (up >= 0) & is_backward[np.maximum(up, 0)] & (sequence[np.maximum(up, 0)] == sequence[inner])
     roots = inner[~nested]
-    roots = roots[~np.isin(roots, np.fromiter(done, np.int64, len(done)))]
+    roots = roots[~np.isin(roots, done)]
     forwards = np.flatnonzero(operator & (forward_thread <= 0))
+    forwards = forwards[np.isin(sequence[forwards], sequence[roots])]
     if len(roots) == 0 or len(forwards) == 0:
-        return empty
-    left = pd.DataFrame({"backward": roots, "sequence": sequence[roots], "number": forward_thread[roots], "at": host.start[roots]})
-    right = pd.DataFrame(
-        {"forward": forwards, "sequence": sequence[forwards], "thread": host.thread[forwards], "at": host.start[forwards]}
-    ).sort_values("at", kind="stable")
-    left = left.sort_values("at", kind="stable")
-    # per thread the latest forward operator of the number before the root: every root has at most one candidate a thread
-    per_thread = [
-        pd.merge_asof(left, own.rename(columns={"at": "begun"}), left_on="at", right_on="begun", by="sequence", allow_exact_matches=False)
-        for _, own in right[right["sequence"].isin(left["sequence"])].groupby("thread")
-    ]
-    pairs = pd.concat([p[p["forward"].notna()] for p in per_thread], ignore_index=True) if per_thread else left.iloc[:0]
-    if pairs.empty:
-        return empty
-    home = _home_threads(pairs)
-    latest = pairs[pairs["thread"].to_numpy() == pairs["number"].map(home).to_numpy()].sort_values("backward")
-    return pd.DataFrame(
-        {
-            "forward": latest["forward"].to_numpy(np.int32),
-            "backward": latest["backward"].to_numpy(np.int32),
-            "method": np.ones(len(latest), np.int8),
-        }
-    )
+        return _NONE
+    numbers, number = arrays.in_order(np.concatenate([sequence[forwards], sequence[roots]]))
+    moments, moment = arrays.in_order(host.start[np.concatenate([forwards, roots])])
+    threads, thread = arrays.in_order(host.thread[forwards].astype(np.int64))
+    # thread, sequence number and moment as one number: of their places, so that it stays small
+    mine, others = number * len(moments), slice(len(forwards), None)
+    every = len(numbers) * len(moments)
+    key = thread * every + (mine + moment)[: len(forwards)]
+    order = arrays.stable_order(key)
+    key, forwards = key[order], forwards[order]
+    found: list[tuple[Ints, Ints, Ints]] = []
+    for one in range(len(threads)):
+        least = one * every + mine[others]
+        last = np.searchsorted(key, least + moment[others]) - 1  # begins before the root
+        has = np.flatnonzero((last >= 0) & (key[np.maximum(last, 0)] >= least))
+        found.append((forwards[last[has]], roots[has], np.full(len(has), one)))
+    forward, root, at = (np.concatenate(column) for column in zip(*found, strict=True))
+    meant = np.flatnonzero(at == _home_threads(forward_thread[root], at, host.start[forward]))
+    meant = meant[np.argsort(root[meant], kind="stable")]
+    return forward[meant].astype(np.int32), root[meant].astype(np.int32)
 
 
-def _home_threads(pairs: pd.DataFrame) -> dict[int, int]:
-    """Returns the OS thread that each forward thread number stands for: the one most of its roots have a candidate on.
+def _home_threads(number: Ints, thread: Ints, begun: Ints) -> Ints:
+    """Returns per candidate of a root the OS thread that the root's forward thread number stands for: the one most of its roots have a
+    candidate on.
 
     Threads that count alike (replicas that run the same model) are given out in order of their first operator, each once.
+    number: of the root of each candidate. thread, begun: of the candidate.
     """
-    votes = pairs.groupby(["number", "thread"], as_index=False).agg(votes=("backward", "size"), first=("begun", "min"))
-    best = votes.groupby("number")["votes"].transform("max")
-    votes = votes[votes["votes"] == best].sort_values(["votes", "number", "first"], ascending=[False, True, True], kind="stable")
-    home: dict[int, int] = {}
+    numbers, place = arrays.in_order(number)
+    width = int(thread.max(initial=0)) + 1
+    pairs, of = arrays.in_order(place * width + thread)
+    votes, first, most = np.bincount(of), np.full(len(pairs), np.iinfo(np.int64).max), np.zeros(len(numbers), np.int64)
+    np.minimum.at(first, of, begun)
+    np.maximum.at(most, pairs // width, votes)
+    best = np.flatnonzero(votes == most[pairs // width])
+    best = best[np.lexsort((first[best], pairs[best] // width, -votes[best]))]
+    home = np.full(len(numbers), -1, np.int64)
     used: set[int] = set()
-    for number, own in votes.groupby("number", sort=False):
-        threads = [int(t) for t in own["thread"]]
-        home[int(str(number))] = next((t for t in threads if t not in used), threads[0])
-        used.add(home[int(str(number))])
-    return home
+    for one, own in groupby(pairs[best].tolist(), lambda pair: pair // width):
+        those = [pair % width for pair in own]
+        home[one] = next((t for t in those if t not in used), those[0])
+        used.add(int(home[one]))
+    return np.asarray(home[place], np.int64)

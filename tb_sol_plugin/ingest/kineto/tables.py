@@ -17,7 +17,7 @@ from tb_sol_plugin.ingest.kineto import link, rules
 from tb_sol_plugin.ingest.kineto.columns import Columns
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import larger_than_memory
-from tb_sol_plugin.tables import tree
+from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables.arrays import Ints, Mask
 from tb_sol_plugin.tables.schema import Schema
 from tb_sol_plugin.units import human
@@ -44,7 +44,8 @@ def describe(columns: Columns, raw: dict[str, Array]) -> tuple[dict[str, object]
     texts = [str(t) for t in shown]
     copy_kind = remap[copy_kind].astype(np.int64)
     key = (kind * (len(names) + 1) + name) * (len(texts) + 1) + copy_kind
-    distinct, first, place, often = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+    distinct, place = arrays.in_order(key)
+    first, often = arrays.first_of(place, len(distinct)), np.bincount(place, minlength=len(distinct))
     directions, sources, targets = Interner(), Interner(), Interner()
     codes = np.zeros((3, len(distinct)), np.int32)
     copy_kernel, fill = np.zeros(len(distinct), bool), np.zeros(len(distinct), bool)
@@ -85,10 +86,10 @@ def observe_copies(device: pd.DataFrame, devices: Sequence[DeviceProps], health:
     rows = np.flatnonzero(device["kind"].to_numpy() != S.KERNEL)
     if not len(rows):
         return
-    copies = device.iloc[rows]
-    direction = copies["direction"].astype(object).to_numpy()
+    read = ("name", "direction", "bytes", "stream", "device", "start_ns", "duration_ns", "bandwidth")
+    copies = pd.DataFrame({name: device[name].array[rows] for name in read}, copy=False)
     for reason, mask in (
-        ("unknown copy direction", direction == "Unknown"),
+        ("unknown copy direction", link.among(copies["direction"], ("Unknown",))),
         ("copy without bytes", copies["bytes"].to_numpy() < 0),
         ("copy larger than its device's memory", larger_than_memory(copies, devices)),
         ("copy without a stream", copies["stream"].to_numpy() < 0),
@@ -253,7 +254,7 @@ def device(columns: Columns, origin: int, view: link.Host, tables: dict[str, pd.
             empty,
             np.zeros(0, np.int64),
         )
-    order = np.lexsort((np.asarray(raw["index"]), np.asarray(raw["start"])))
+    order = arrays.lex_order(np.asarray(raw["start"]), np.asarray(raw["index"]))
     raw = {k: np.asarray(v)[order] for k, v in raw.items()}
     raw["start"] = raw["start"] - origin
     back = np.empty(len(order), np.int64)
@@ -363,7 +364,7 @@ def memory(columns: Columns, origin: int) -> pd.DataFrame:
     if not raw:
         return S.MEMORY.empty()
     time_ns = np.asarray(raw.pop("time")) - origin
-    order = np.lexsort((np.asarray(raw["index"]), time_ns))
+    order = arrays.lex_order(time_ns, np.asarray(raw["index"]))
     return S.MEMORY.frame({"time_ns": time_ns[order], **{k: v[order] for k, v in raw.items()}})
 
 
@@ -474,8 +475,12 @@ def _early(device: pd.DataFrame, view: link.Host) -> tuple[int, str]:
 
 def observe_memory(memory: pd.DataFrame, health: Health) -> None:
     """Counts totals of memory that are below what the events before them have allocated and not freed: one of the two is wrong."""
-    for _, own in memory.groupby(["device_type", "device_id"], sort=False):
-        change, total = np.cumsum(own["bytes"].to_numpy()), own["total_allocated"].to_numpy()
+    if memory.empty:
+        return
+    code, first = arrays.factorize([arrays.numbered(memory[name].to_numpy())[0] for name in ("device_type", "device_id")])
+    for place in range(len(first)):
+        own = np.flatnonzero(code == place)
+        change, total = np.cumsum(memory["bytes"].to_numpy()[own]), memory["total_allocated"].to_numpy()[own]
         made = change - np.minimum.accumulate(np.minimum(change, 0))
         health.add("memory total below what was allocated", int(((total >= 0) & (total < made)).sum()))
 
@@ -485,7 +490,7 @@ def _stream_overlaps(device: pd.DataFrame) -> int:
     if device.empty:
         return 0
     start = device["start_ns"].to_numpy()
-    order = np.lexsort((start, device["stream"].to_numpy(), device["device"].to_numpy()))
+    order = arrays.lex_order(device["device"].to_numpy(), device["stream"].to_numpy(), start)
     d, s = device["device"].to_numpy()[order], device["stream"].to_numpy()[order]
     begin, end = start[order], (start + device["duration_ns"].to_numpy())[order]
     same = (d[1:] == d[:-1]) & (s[1:] == s[:-1])

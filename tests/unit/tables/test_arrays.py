@@ -118,3 +118,12 @@ def test_places_in_order_are_those_of_a_stable_sort(kind: str) -> None:
         "unsigned": rng.integers(2**63, 2**63 + 9, 3_000, np.uint64),
     }[kind]  # fmt: skip
     assert arrays.stable_order(values).tolist() == np.argsort(values, kind="stable").tolist()
+
+
+@pytest.mark.parametrize("ordered", [0, 1, 2])
+def test_rows_in_order_of_several_keys_are_those_of_a_sort_by_all(ordered: int) -> None:
+    rng = np.random.default_rng(ordered)
+    keys = [rng.integers(-3, 4, 5_000), rng.integers(0, 9, 5_000, np.int8), rng.integers(0, 2**40, 5_000) / 2]
+    keys[ordered].sort()
+    assert arrays.lex_order(*keys).tolist() == np.lexsort(keys[::-1]).tolist()
+    assert arrays.lex_order(keys[0][:0], keys[1][:0]).tolist() == []

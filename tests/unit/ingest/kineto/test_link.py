@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -211,6 +212,45 @@ def test_backward_operators_are_linked_to_their_forward_operators(tmp_path: Path
     assert set(links["method"].tolist()) == {0 if flows else 1}
     # AND links are extra: the host tree is what it was
     assert len(c.host) == 9 and np.array_equal(np.sort(c.host["index"].to_numpy()), np.sort(c.host["index"].unique()))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_links_by_number_are_those_of_a_search_for_each_root(tmp_path: Path, seed: int) -> None:
+    # GIVEN operators of two or three threads whose numbers repeat within and across threads, and roots of several forward threads
+    random = Random(seed)
+    t = TraceBuilder()
+    forwards = [(random.randrange(40) * 100, random.choice((1, 2, 3)), random.randrange(6)) for _ in range(30)]
+    for i, (at, thread, number) in enumerate(forwards):
+        t.op(f"f{i}", at, random.choice((50, 100)), thread=thread, sequence=number)
+    for i in range(20):
+        t.op(f"b{i}", 1_000 + 150 * i, 40, thread=99, sequence=random.randrange(8), forward_thread=random.choice((1, 2)))
+    c = load(t, tmp_path)
+    ops, host = c.tables["operators"], c.host.iloc[c.tables["operators"]["host"].to_numpy()]
+    every = list(zip(ops["host"].tolist(), ops["sequence"].tolist(), ops["forward_thread"].tolist(), host["thread"].tolist(),
+                     host["start_ns"].tolist(), strict=True))  # fmt: skip
+    # WHEN for each root and thread the latest operator of its number before it is looked for
+    found: dict[tuple[int, int], int] = {}
+    start = {row: begun for row, _, _, _, begun in every}
+    number_of = {row: forward for row, _, forward, _, _ in every if forward > 0}
+    for root, sequence, forward, _, at in every:
+        for _, row, thread in sorted((begun, row, thread) for row, other, back, thread, begun in every if other == sequence and back <= 0):
+            if forward > 0 and start[row] < at:
+                found[root, thread] = row  # the last one stays
+    # AND each forward thread number stands for the thread with most of them, of several the one with the first operator, each given once
+    votes: dict[tuple[int, int], list[int]] = {}
+    for (root, thread), row in found.items():
+        votes.setdefault((number_of[root], thread), []).append(start[row])
+    home: dict[int, int] = {}
+    most = {n: max(len(v) for (m, _), v in votes.items() if m == n) for n, _ in votes}
+    for n in sorted(most, key=lambda n: (-most[n], n)):
+        those = [t for _, t in sorted((min(v), t) for (m, t), v in votes.items() if m == n and len(v) == most[n])]
+        home[n] = next((t for t in those if t not in home.values()), those[0])
+    # THEN these are the links
+    links = c.tables["backward"]
+    assert set(zip(links["backward"].tolist(), links["forward"].tolist(), strict=True)) == {
+        (root, row) for (root, thread), row in found.items() if home[number_of[root]] == thread
+    }
+    assert len(links) > 3
 
 
 def test_overlapping_host_events_keep_their_calls(tmp_path: Path) -> None:
