@@ -5,11 +5,14 @@ Inside TensorBoard, a notebook or a training script `claim` is never called, and
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
 import os
 import sys
+import threading
 from contextlib import suppress
+from typing import NoReturn
 
 COLLECT_AFTER = (50_000, 20, 50)
 """New objects before a garbage collection, and collections before a wider one. Python's own 700 and 10 cost a tenth of a start."""
@@ -52,6 +55,22 @@ def keep_loaded() -> None:
     """
     if _claimed:
         gc.freeze()
+
+
+def end(status: int) -> NoReturn:
+    """Ends this process without taking its modules apart, 0.03 s with those of an analysis: the system takes back their memory at once.
+
+    Threads are waited for, what is registered for the end of the process runs, and output is written, as at any end.
+    """
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]  # both as `multiprocessing` ends its processes
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except Exception:  # Python says what is wrong with the output, or has changed
+        sys.exit(status)
+    os._exit(status)
 
 
 def give_back() -> None:

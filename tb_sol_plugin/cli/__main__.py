@@ -1,8 +1,6 @@
 """`python -m tb_sol_plugin.cli`, the same as `tb-sol`."""
 
-import sys
-
-from tb_sol_plugin.cli import main
+from tb_sol_plugin.cli import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

@@ -20,7 +20,7 @@ from tb_sol_plugin.cli.export import export, export_flags
 from tb_sol_plugin.cli.files import replace
 from tb_sol_plugin.cli.index import EXECUTOR, index, index_flags
 from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, SolError, one_line
-from tb_sol_plugin.process import claim, keep_loaded
+from tb_sol_plugin.process import claim, end, keep_loaded
 from tb_sol_plugin.units import human
 from tb_sol_plugin.version import __version__
 
@@ -81,6 +81,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             keep_loaded()  # Python looks for garbage as it ends, a third of a second long: what goes with the process needs none
 
 
+def run() -> NoReturn:
+    """Runs the command that this process was started with, and ends the process with its exit status."""
+    end(main())
+
+
 def _dispatch(given: list[str]) -> int:
     if given[:1] == ["analyze"]:
         return _analyze(given[1:])
@@ -89,10 +94,10 @@ def _dispatch(given: list[str]) -> int:
     if given[:1] == ["--help-all"]:
         return _help_all()
     options = _parser()[0].parse_args(given)
-    run: dict[str, Callable[[argparse.Namespace], int]] = {
+    commands: dict[str, Callable[[argparse.Namespace], int]] = {
         "report": _report, "export": _export, "serve": _serve, "index": index, "mcp": _mcp, "doctor": _doctor,
     }  # fmt: skip
-    return run[options.command](options)
+    return commands[options.command](options)
 
 
 def _parser() -> tuple[Parser, dict[str, Parser]]:

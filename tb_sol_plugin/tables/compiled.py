@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 
 _making = threading.RLock()
+SETTINGS: Final = ".numba_config.yaml"
+"""Where numba finds its settings, in the folder where the process runs."""
 IMPORT: Final = 10
 """Times as much as a loaded loop that the import of numba costs, which the first loop of a process that is loaded pays."""
 
@@ -88,11 +90,11 @@ def compiled(*, forceinline: bool = False) -> Callable[[Callable[..., Any]], Any
 
 def _jit(function: Callable[..., Any], options: dict[str, bool]) -> Any:
     """Returns a function as numba compiles it, kept on disk where that can be."""
+    import_numba()
     from numba import njit
 
     if is_ours():
-        without_linear_algebra()
-        _load_without_registries()
+        _load_alone()
     try:
         if not _homeless():
             return njit(cache=True, **options)(function)
@@ -122,8 +124,78 @@ def fixed(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 @cache
+def import_numba() -> None:
+    """Imports numba; in a process that is ours without YAML and scipy, which it needs for a settings file and to tell scipy's version.
+
+    Both stay importable: by other threads meanwhile, and by everyone afterwards.
+    """
+    if not is_ours():
+        importlib.import_module("numba")
+        return
+    finder = _Hidden(("scipy",) if os.path.isfile(SETTINGS) else ("scipy", "yaml"))
+    sys.meta_path.insert(0, finder)
+    try:
+        importlib.import_module("numba")
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class _Hidden:
+    """Finds that packages are not there, for the thread that made it."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names, self._thread = names, threading.get_ident()
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name in self._names and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError(f"{name} is left out", name=name)
+
+
+@cache
+def _load_alone() -> None:
+    """Lets numba load what it kept on disk without what it needs to compile: 0.15 s for all the functions and operators that it knows.
+
+    Only for a process that is ours. What is not on disk is compiled as before: numba gets ready for that by itself, without `scipy.linalg`.
+    Loading is under its lock, so that no other thread compiles meanwhile. What is loaded has its own copy of numba's functions of
+    reference counts, and finds the rest by name. Costs nothing where numba has changed: then it loads as before.
+    """
+    try:
+        from llvmlite.binding import add_symbol
+        from numba.core.caching import Cache
+        from numba.core.cpu import CPUContext
+        from numba.core.runtime._nrt_python import c_helpers
+
+        load, ready, register = Cache.load_overload, CPUContext.refresh, CPUContext.load_additional_registries
+        helpers = {name if name.startswith("_") else f"NRT_{name}": address for name, address in c_helpers.items()}
+    except (ImportError, AttributeError) as error:
+        log.debug("%r", error)
+        return
+
+    def load_overload(self: Any, signature: Any, context: Any) -> Any:
+        CPUContext.refresh = add_helpers
+        try:
+            return load(self, signature, context)
+        except Exception as error:  # numba has changed
+            log.debug("%r", error)
+        finally:
+            CPUContext.refresh = ready
+        return load(self, signature, context)
+
+    def add_helpers(context: Any) -> None:
+        while helpers:
+            add_symbol(*helpers.popitem())
+
+    def load_additional_registries(context: Any) -> Any:
+        without_linear_algebra()
+        return register(context)
+
+    Cache.load_overload = load_overload
+    CPUContext.load_additional_registries = load_additional_registries
+
+
+@cache
 def without_linear_algebra() -> None:
-    """Keeps numba from loading `scipy.linalg` with its first loop: 0.2 s and 15 MB for matrix products, of which no loop here has one.
+    """Keeps numba from loading `scipy.linalg` when it compiles: 0.2 s and 15 MB for matrix products, of which no loop here has one.
 
     Only for a process that is ours: `np.cov` and `np.corrcoef` are not there for compiled functions after this. Costs nothing where numba
     has changed: then `scipy.linalg` is loaded as before.
@@ -139,39 +211,6 @@ def without_linear_algebra() -> None:
             linear_algebra.ensure_blas = look
     except (ImportError, AttributeError) as error:
         log.debug("%s", error)
-
-
-@cache
-def _load_without_registries() -> None:
-    """Lets numba load what it kept on disk without what it needs to compile: 0.1 s for all the functions that it knows.
-
-    Only for a process that is ours. What is not on disk is compiled as before: numba gets ready for that by itself. Loading is under its
-    lock, so that no other thread compiles meanwhile. Costs nothing where numba has changed: then it loads as before.
-    """
-    try:
-        from numba.core.caching import Cache
-        from numba.core.cpu import CPUContext
-        from numba.core.runtime import rtsys
-
-        load, ready, initialize = Cache.load_overload, CPUContext.refresh, rtsys.initialize
-    except (ImportError, AttributeError) as error:
-        log.debug("%s", error)
-        return
-
-    def load_overload(self: Any, signature: Any, context: Any) -> Any:
-        CPUContext.refresh = initialize_alone
-        try:
-            return load(self, signature, context)
-        except Exception as error:  # numba has changed
-            log.debug("%r", error)
-        finally:
-            CPUContext.refresh = ready
-        return load(self, signature, context)
-
-    def initialize_alone(context: Any) -> None:
-        initialize(context)
-
-    Cache.load_overload = load_overload
 
 
 def _absent() -> None:

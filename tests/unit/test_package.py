@@ -68,16 +68,16 @@ def test_the_wheel_names_its_entry_points(built: Path) -> None:
         name = next(n for n in archive.namelist() if n.endswith("entry_points.txt"))
         text = archive.read(name).decode()
     assert re.search(r"\[tensorboard_plugins\]\s+tb_sol_plugin = tb_sol_plugin\.loader:Loader", text)
-    assert re.search(r"\[console_scripts\]\s+tb-sol = tb_sol_plugin\.cli:main", text)
+    assert re.search(r"\[console_scripts\]\s+tb-sol = tb_sol_plugin\.cli:run", text)
 
 
 def test_entry_points_load() -> None:
     # GIVEN the names in pyproject.toml WHEN they are imported THEN they are callable
-    from tb_sol_plugin.cli import main
+    from tb_sol_plugin.cli import run
     from tb_sol_plugin.loader import Loader
 
-    assert callable(main) and callable(Loader)
-    assert '"tb_sol_plugin.loader:Loader"' in project() and '"tb_sol_plugin.cli:main"' in project()
+    assert callable(run) and callable(Loader)
+    assert '"tb_sol_plugin.loader:Loader"' in project() and '"tb_sol_plugin.cli:run"' in project()
 
 
 def test_torch_is_pinned_exactly_in_the_test_extra_and_absent_from_the_core() -> None:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from tb_sol_plugin.tables.compiled import import_numba
+
+import_numba()  # before what is imported from it here
+
+from llvmlite import ir  # noqa: E402
+from numba import types  # noqa: E402
+from numba.core import cgutils  # noqa: E402
+from numba.extending import intrinsic  # noqa: E402
 
 WIDE = 32
 """Bytes that a mask looks at."""
