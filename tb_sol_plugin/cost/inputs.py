@@ -243,7 +243,7 @@ def _slots(shapes: list[object], types: list[object], strides: list[object], hin
 def _slot(shape: object, kind: object, stride: object, hint: str) -> Slot:
     if not isinstance(shape, list):
         return None
-    if shape and all(isinstance(s, list) for s in shape):
+    if shape and isinstance(shape[0], list) and all(isinstance(s, list) for s in shape):
         kinds = kind if isinstance(kind, list) else [kind] * len(shape)
         steps = stride if isinstance(stride, list) and len(stride) == len(shape) else [None] * len(shape)
         tensors = [_tensor(s, k, t, hint) for s, k, t in zip(shape, kinds, steps, strict=False)]
@@ -254,8 +254,11 @@ def _slot(shape: object, kind: object, stride: object, hint: str) -> Slot:
 
 
 def _tensor(shape: object, kind: object, stride: object, hint: str) -> Tensor | None:
-    if not isinstance(shape, list) or not all(type(s) is int and 0 <= s < 2**63 for s in shape):
+    if not isinstance(shape, list):
         return None
+    for size in shape:
+        if type(size) is not int or not 0 <= size < 2**63:
+            return None
     dtype = _TYPES.get(kind, hint if kind == "TensorList" else "") if isinstance(kind, str) else ""
     steps = tuple(stride) if isinstance(stride, list) and len(stride) == len(shape) and all(type(s) is int for s in stride) else None
     return Tensor(tuple(shape), dtype, steps)

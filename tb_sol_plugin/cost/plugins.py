@@ -83,13 +83,14 @@ def run(model: Model, call: Inputs) -> Cost | None:
         return None
     if not isinstance(found, Cost):
         return _failed(model, f"its answer is a {type(found).__name__}, not a Cost")
-    wrong = [name for name in ("flop", "flop_dense", "flop_again", "flop_vector", "bytes") if not _sane(getattr(found, name))]
-    return _failed(model, f"{wrong[0]} is {getattr(found, wrong[0])!r}") if wrong else found
+    for name in ("flop", "flop_dense", "flop_again", "flop_vector", "bytes"):
+        value = getattr(found, name)
+        if value is not None and not _sane(value):
+            return _failed(model, f"{name} is {value!r}")
+    return found
 
 
 def _sane(value: object) -> bool:
-    if value is None:
-        return True
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
 
 

@@ -51,6 +51,7 @@ from tb_sol_plugin.model.report import (
     make_table,
 )
 from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.units import capitalized, human
 
 NO_LIMIT = "no cost model, no shapes, or an unknown device"
@@ -351,7 +352,7 @@ def _operators(capture: Capture, waterfall: Waterfall, most: int = 12) -> TableS
     """Builds the table of operators and shapes with most time above their limit; by time where there is no limit."""
     ops = waterfall.work.ops
     by_limit = waterfall.has_limits
-    use = ops[[c for c in _SUMMED if c in ops]][waterfall.counted] if by_limit and not waterfall.counted.all() else ops
+    use = _chosen(ops, np.flatnonzero(waterfall.counted)) if by_limit and not waterfall.counted.all() else ops
     found = _by_shape(capture, use) if len(use) else {c.name: np.zeros(0) for c in OPERATOR_COLUMNS}
     by = found.get(_operator_order(waterfall, "flop"), np.zeros(0))
     order = np.argsort(-by, kind="stable")  # unknown last
@@ -385,6 +386,10 @@ def _operators(capture: Capture, waterfall: Waterfall, most: int = 12) -> TableS
     )
     _mark(table, frame, where)
     return table
+
+
+def _chosen(ops: pd.DataFrame, rows: Ints) -> pd.DataFrame:
+    return pd.DataFrame({c: ops[c].array.take(rows) for c in _SUMMED if c in ops}, copy=False)
 
 
 def _operators_title(waterfall: Waterfall, kind_of_time: str) -> str:

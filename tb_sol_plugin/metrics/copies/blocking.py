@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import kept_with, memo
-from tb_sol_plugin.metrics.copies.records import COPY_API, COPY_KERNEL, api_name, copies, family_of, waits_by_name
+from tb_sol_plugin.metrics.copies.records import COPY_API, COPY_KERNEL, api_name, copies, family_of, memory_kinds, waits_by_name
 from tb_sol_plugin.metrics.copies.thresholds import DEFAULT, Thresholds
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import SYNCHRONIZE, host_idle
@@ -120,28 +120,29 @@ def inside_rows(capture: Capture, found: pd.DataFrame, mask: Mask) -> Mask:
 
 
 def _reasons(capture: Capture, found: pd.DataFrame, wait: Ints, thresholds: Thresholds) -> npt.NDArray[np.object_]:
-    direction, src, dst = (found[c].to_numpy(object) for c in ("direction", "src_kind", "dst_kind"))
     size, duration, call_ns = (found[c].to_numpy() for c in ("bytes", "duration_ns", "call_ns"))
-    api = found["api"].to_numpy(object)
-    copies = arrays.each(api, lambda name: (m := COPY_API.match(name)) is not None and m[1] == "cpy")
-    sets = arrays.each(api, lambda name: (m := COPY_API.match(name)) is not None and m[1] == "set")
+    kinds = memory_kinds(found)
+    api, names = pd.factorize(found["api"].to_numpy(object))
+    of_api = [m[1] if (m := COPY_API.match(name)) is not None else "" for name in names]
+    copies, sets = (np.array([group == wanted for group in of_api], np.bool_)[api] for wanted in ("cpy", "set"))
     synchronous = found["is_async"].to_numpy() == 0
-    managed = arrays.each(src, lambda kind: kind.startswith("Managed")) | arrays.each(dst, lambda kind: kind.startswith("Managed"))
-    pageable = (src == "Pageable") | (dst == "Pageable")
-    within = np.isin(direction, WITHIN) & ~managed
-    unsure = np.isin(direction, UNSURE)
+    managed = kinds.having(lambda _, src, dst: src.startswith("Managed") or dst.startswith("Managed"))
+    pageable = kinds.having(lambda _, src, dst: "Pageable" in (src, dst))
+    within = kinds.having(lambda direction, *_: direction in WITHIN) & ~managed
+    unsure = kinds.having(lambda direction, *_: direction in UNSURE)
+    down, between, memset = (kinds.having(lambda direction, *_, one=one: direction == one) for one in ("DtoH", "HtoH", "Memset"))
     small = (size >= 0) & (size <= thresholds.read_bytes)
     reads, scalar = (_under_operators(capture, found, test) for test in (lambda n: READS.match(n) is not None, SCALAR.__contains__))
     start, end = found["call_start_ns"].to_numpy(), found["start_ns"].to_numpy() + duration
     late = (call_ns > duration + thresholds.outlast_ns) | ((start <= end) & (end <= start + call_ns)) | (wait >= 0)
-    moves = copies & (direction != "Memset") & ~within
+    moves = copies & ~memset & ~within
     known = moves & ~unsure
     answers = {
-        "tiny_read": copies & small & (((direction == "DtoH") & reads) | ((within | unsure) & scalar & synchronous)),
-        "sync_api": known & (synchronous | managed | ((direction == "HtoH") & ~pageable)),
+        "tiny_read": copies & small & ((down & reads) | ((within | unsure) & scalar & synchronous)),
+        "sync_api": known & (synchronous | managed | (between & ~pageable)),
         "pageable": known & pageable,
         "waits": moves & late,
-        "managed_set": sets & (direction == "Memset") & synchronous & (np.isin(src, ON_HOST) | np.isin(dst, ON_HOST)),
+        "managed_set": sets & memset & synchronous & kinds.having(lambda _, src, dst: src in ON_HOST or dst in ON_HOST),
     }
     names = np.array([*REASONS, ""], object)
     return np.asarray(names[np.select([answers[r] for r in REASONS], range(len(REASONS)), len(REASONS))], object)
@@ -160,7 +161,8 @@ def _waits(capture: Capture, found: pd.DataFrame) -> Ints:
     h = at.host(capture)
     call = found["call"].to_numpy().astype(np.int64)
     acts, waiting = memo(capture, ("copies.acts",), lambda: _acts(capture))
-    able = (call >= 0) & (found["is_async"].to_numpy() == 1) & ~np.isin(found["direction"].to_numpy(object), (*WITHIN, "Memset"))
+    able = (call >= 0) & (found["is_async"].to_numpy() == 1)
+    able &= ~memory_kinds(found).having(lambda direction, *_: direction in (*WITHIN, "Memset"))
     able &= ~found["graph"].to_numpy()
     if not waiting.any() or not able.any():
         return out

@@ -39,6 +39,8 @@ _ASYNC: Final = re.compile(r"Async", re.IGNORECASE)
 _ARRAY: Final = re.compile(r"\b(?:Ato[HDA]|[HD]toA)\b", re.IGNORECASE)
 _PLACED: Final = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)$", re.DOTALL)
 """How the profiler writes a Python frame that has a file: `train.py(42): step`."""
+_LINE: Final = re.compile(r"\(\d+\): ")
+"""What every such name holds, and no other."""
 
 
 def copies(capture: Capture, rows: Mask) -> pd.DataFrame:
@@ -82,7 +84,7 @@ def _copies(capture: Capture) -> Table:
         "row": row, "direction": direction, "src_kind": src, "dst_kind": dst, "array": array & (kind[row] == S.MEMCPY),
         "src_device": source, "dst_device": target, "device": where, **_plain(device, row, "context", "stream"),
         "start_ns": start, "duration_ns": duration, "bytes": size,
-        "oversize": larger_than_memory(pd.DataFrame({"direction": direction, "device": where, "bytes": size}), capture.facts.devices),
+        "oversize": _oversize(capture, direction, where, size),
         **_plain(device, row, "graph_node", "graph"),
         "hidden_ns": hidden, "exposed_ns": duration - hidden, "idle_exposed_ns": duration - overlapped,
         **_plain(device, row, "link"), **_launch(capture, row), **_plain(device, row, "operator", "module"),
@@ -91,6 +93,13 @@ def _copies(capture: Capture) -> Table:
     }  # fmt: skip
     as_they_are = {n: pd.Series(v, dtype=object, copy=False) if v.dtype == object else v for n, v in columns.items()}
     return Table(as_they_are, copy=False)  # texts shared between rows stay shared
+
+
+def _oversize(capture: Capture, direction: Objects, device: Ints, size: Ints) -> Mask:
+    memories = [one.memory_bytes for one in capture.facts.devices if one.memory_bytes > 0]
+    if int(size.max(initial=0)) <= min(memories, default=2**63):
+        return np.zeros(len(size), np.bool_)
+    return larger_than_memory(pd.DataFrame({"direction": direction, "device": device, "bytes": size}), capture.facts.devices)
 
 
 def devices(capture: Capture) -> int:
@@ -168,7 +177,7 @@ def _frames(capture: Capture, call: Rows) -> Rows:
     h = at.host(capture)
     if not len(h.start) or not len(at.of_kind(capture, S.FRAME)):
         return np.full(len(call), -1, np.int32)
-    placed = at.mask_of(capture, at.named(capture, S.FRAME, lambda name: _PLACED.match(name) is not None))
+    placed = at.mask_of(capture, at.named(capture, S.FRAME, lambda name: _LINE.search(name) is not None))
     return tree.nearest(placed, h.parent, h.stop, call, h.start[np.maximum(call, 0)], h.end)
 
 

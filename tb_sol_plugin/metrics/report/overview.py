@@ -11,11 +11,13 @@ import pandas as pd
 from tb_sol_plugin.devices.limits import devices_in_use
 from tb_sol_plugin.devices.rates import ORIGINS
 from tb_sol_plugin.devices.spec import ACHIEVABLE_COLUMNS, MATRIX_COLUMNS, VECTOR_COLUMNS, DeviceSpec
+from tb_sol_plugin.metrics import kept_with
 from tb_sol_plugin.metrics.report.notes import oddities
 from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.breakdown import COMPUTATION, classes, device_word
 from tb_sol_plugin.metrics.time.kernels import kinds_at
 from tb_sol_plugin.metrics.time.waterfall import NO_KIND, SCALED, Waterfall
+from tb_sol_plugin.metrics.work.sums import performed
 from tb_sol_plugin.model.capture import Capture, recorded_ns
 from tb_sol_plugin.model.report import Mark, Scalar
 from tb_sol_plugin.tables import arrays
@@ -349,10 +351,10 @@ def _achievable_column(spec: DeviceSpec, dtype: str) -> str:
 
 def _main_type(spec: DeviceSpec, ops: pd.DataFrame) -> str:
     """Returns the type that holds most of the matrix work; without any, the first of BF16, FP16 and FP32 that the device has a rate for."""
-    flop = np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64))
-    total = np.bincount(ops["dtype"].cat.codes.to_numpy() + 1, flop, minlength=1)[1:] if len(ops) else np.zeros(0)
+    done = performed(ops)
+    total = kept_with(ops, "overview.flop_by_type", lambda: np.bincount(done.type, done.flop, minlength=len(done.types))[:-1])
     if total.sum() > 0:
-        return str(ops["dtype"].cat.categories[int(total.argmax())])
+        return done.types[int(total.argmax())]
     return next((d for d in ("bf16", "fp16", "fp32") if spec.matrix_peak(d)), "")
 
 

@@ -36,14 +36,28 @@ def program_frame_rows(capture: Capture) -> Ints:
     """Returns the host rows of Python frames of the program, ascending."""
 
     def own(name: str) -> bool:
-        return _FILE.match(name) is not None and _INNER.search(name) is None
+        return "): " in name and _FILE.match(name) is not None and _INNER.search(name) is None
 
     return memo(capture, ("program_frame_rows",), lambda: at.named(capture, S.FRAME, own))
 
 
 def profiler_frame_rows(capture: Capture) -> Ints:
     """Returns the host rows of Python frames of the profiler itself, ascending."""
-    return memo(capture, ("profiler_frame_rows",), lambda: at.named(capture, S.FRAME, lambda n: _PROFILER.match(n) is not None))
+
+
+    def own(name: str) -> bool:  # few names hold what the expression looks for
+        return "torch/" in name and ("profiler" in name or "kineto" in name) and _PROFILER.match(name) is not None
+
+    return memo(capture, ("profiler_frame_rows",), lambda: at.named(capture, S.FRAME, own))
+
+
+def frames_of(capture: Capture, threads: Ints) -> Ints:
+    """Returns the host rows of Python frames on some threads, ascending."""
+    h, rows = at.host(capture), at.of_kind(capture, S.FRAME)
+    thread = h.thread[rows]  # rows of a thread stand together
+    wanted = np.unique(threads)
+    low, high = np.searchsorted(thread, wanted), np.searchsorted(thread, wanted, side="right")
+    return np.concatenate([rows[:0], *(rows[a:b] for a, b in zip(low.tolist(), high.tolist(), strict=True))])
 
 
 def launching_threads(capture: Capture) -> Ints:

@@ -147,7 +147,7 @@ def kinds_at(capture: Capture, rows: npt.NDArray[np.integer], places: Mapping[st
     Where there are many names, what is known of them all is kept.
     """
     names, other = capture.device["name"], places["other"]
-    if len(names.cat.categories) < MANY:
+    if _of_few_names(names, rows):
         return arrays.per_text(names, rows, lambda name: places.get(kind_of(name), other), np.int64)
     known = np.array([*(places.get(kind, other) for kind in kernel_classes(capture)["kind"].tolist()), other], np.int64)
     return np.asarray(known[class_of(capture, rows)], np.int64)
@@ -156,10 +156,16 @@ def kinds_at(capture: Capture, rows: npt.NDArray[np.integer], places: Mapping[st
 def matrix_units_at(capture: Capture, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int8]:
     """Returns whether rows on devices run on matrix units, by their names: 1 yes, 0 no, -1 unknown."""
     names, vendor = capture.device["name"], capture.facts.vendor
-    if len(names.cat.categories) < MANY:
+    if _of_few_names(names, rows):
         return arrays.per_text(names, rows, lambda name: {True: 1, False: 0, None: -1}[matrix_of(name, vendor).tensor_core], np.int8)
     known: npt.NDArray[np.int8] = np.append(kernel_classes(capture)["tensor_core"].to_numpy(np.int8), np.int8(-1))
     return known[class_of(capture, rows)]  # type: ignore[no-any-return]
+
+
+def _of_few_names(names: pd.Series[str], rows: npt.NDArray[np.integer]) -> bool:
+    """Whether rows have few names, whatever else is among the names of a recording."""
+    text = arrays.coded(names)
+    return len(text.categories) < MANY or len(arrays.in_use(text.codes[rows], len(text.categories))) < MANY
 
 
 def short_kernel_names(capture: Capture, wanted: Iterable[str] | None = None) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -68,50 +69,64 @@ def _costs(capture: Capture) -> Costs:
     host, table = capture.host, capture.tables["operators"]
     of_host = np.full(len(host), -1, np.int32)
     wrapper = np.zeros(len(host), bool)
-    names = host["name"].cat.categories.tolist()
+    names = arrays.coded(host["name"]).categories.tolist()
     rows = table["host"].to_numpy()
     name_codes = arrays.coded(host["name"]).codes[rows].astype(np.int64)
-    models: list[cost.Model | None] = [None] * len(names)
-    for code in np.unique(name_codes).tolist():  # names of kernels are among the categories too
-        models[code] = cost.model_for(str(names[code]))
-    has_model = np.fromiter((m is not None for m in models), bool, len(models))
-    use = np.flatnonzero(has_model[name_codes] & (host["kind"].to_numpy()[rows] == S.OPERATOR)) if len(rows) else np.zeros(0, np.int64)
+    there = {code: str(names[code]) for code in arrays.in_use(name_codes, len(names)).tolist()}  # names of kernels are among the others
+    models = {code: model for code, name in there.items() if (model := cost.model_for(name)) is not None}
+
+    def named(test: Callable[[str], bool]) -> Mask:
+        """Returns per name whether it passes a test; only those of operators are asked about."""
+        return _those([code for code, name in there.items() if test(name)], len(names))
+
+    use = np.flatnonzero(_those(models, len(names))[name_codes] & (host["kind"].to_numpy()[rows] == S.OPERATOR)) if len(rows) else rows
     if not len(use):
         return Costs((), of_host, wrapper)
     codes = [arrays.coded(table[c]).codes[use] for c in SIGNATURE]
-    hint = _hints(capture, rows[use])
-    compiled = np.fromiter((str(n).startswith(COMPILED) for n in names), bool, len(names))[name_codes[use]]
-    extra = np.where(compiled, arrays.coded(table["extra"]).codes[use].astype(np.int64), -1)
-    around, lengths = _lengths(capture, rows[use], np.fromiter((str(n) in READS_LENGTHS for n in names), bool, len(names))[name_codes[use]])
-    below, made = _gradients(capture, rows[use], [str(n) for n in names])
-    below_grids, launched = _launched(capture, rows[use], [str(n) for n in names])
-    group, first = factorize([name_codes[use], *codes, hint, extra, around, below, below_grids])
-    texts = [table[c].cat.categories.tolist() for c in (*SIGNATURE, "extra")]
+    own, asked = name_codes[use], rows[use]
+    hint = _hints(capture, asked)
+    extra = np.where(named(lambda name: name.startswith(COMPILED))[own], arrays.coded(table["extra"]).codes[use].astype(np.int64), -1)
+    around, lengths = _lengths(capture, asked, named(READS_LENGTHS.__contains__)[own])
+    code_of = {name: code for code, name in there.items()}
+    below, made = _gradients(capture, asked, code_of)
+    below_grids, launched = _launched(capture, asked, code_of)
+    group, first = factorize([own, *codes, hint, extra, around, below, below_grids])
+    texts = [arrays.coded(table[c]).categories.tolist() for c in (*SIGNATURE, "extra")]
 
-    def call(row: int, result: tuple[int, ...] | None = None) -> Inputs:
-        parts = (_text(texts[i], codes[i][row]) for i in range(4))
-        step, more = lengths[around[row]] if around[row] >= 0 else "", _text(texts[4], extra[row])
-        kernels = launched[below_grids[row]]
-        return Inputs(*parts, hint=ELEMENTS[hint[row]], result=result, extra=more, around=step, below=made[below[row]], launched=kernels)
+    parts = [[_text(of, code) for code in column[first].tolist()] for of, column in zip(texts, (*codes, extra), strict=True)]
+    more = (hint, around, below, below_grids)
+    given = list(zip(*parts, *(column[first].tolist() for column in more), strict=True))
 
-    backward = np.fromiter((str(n) in GRADIENT_PLACES for n in names), bool, len(names))
-    telling = [row for row in first.tolist() if backward[name_codes[use[row]]]]
-    results = _results([(str(names[name_codes[use[row]]]), call(row)) for row in telling])
+    def call(at: int, result: tuple[int, ...] | None = None) -> Inputs:
+        shapes, types, strides, concrete, fields, element, step, inside, kernels = given[at]
+        return Inputs(
+            shapes, types, strides, concrete, hint=ELEMENTS[element], result=result, extra=fields,
+            around=lengths[step] if step >= 0 else "", below=made[inside], launched=launched[kernels],
+        )  # fmt: skip
+
+    called = [there[code] for code in own[first].tolist()]
+    results = _results([(name, call(at)) for at, name in enumerate(called) if name in GRADIENT_PLACES])
     found: list[Cost] = []
     place = np.full(len(first), -1, np.int32)
-    for at, row in enumerate(first.tolist()):
-        arguments = call(row)
+    for at, name in enumerate(called):
+        arguments = call(at)
         x, weight = (arguments.tensor(0), arguments.tensor(1)) if results else (None, None)
         if x is not None and weight is not None and (x.shape, weight.shape) in results:
-            arguments = call(row, results[x.shape, weight.shape])
-        answer = cost.estimate(str(names[name_codes[use[row]]]), arguments)
+            arguments = call(at, results[x.shape, weight.shape])
+        answer = cost.estimate(name, arguments)
         if answer is not None and usable(answer):
             place[at] = len(found)
             found.append(answer)
-    of_host[rows[use]] = place[group]
-    is_wrapper = np.fromiter((m is not None and m.wrapper for m in models), bool, len(models))
-    wrapper[rows[use]] = is_wrapper[name_codes[use]]
+    of_host[asked] = place[group]
+    wrapper[asked] = _those([code for code, model in models.items() if model.wrapper], len(names))[own]
     return Costs(tuple(found), of_host, wrapper)
+
+
+def _those(codes: Iterable[int], count: int) -> Mask:
+    """Returns which of the codes below `count` are among some."""
+    out = np.zeros(count, np.bool_)
+    out[list(codes)] = True
+    return out
 
 
 def _lengths(capture: Capture, rows: Rows, ask: Mask) -> tuple[npt.NDArray[np.int64], list[str]]:
@@ -130,17 +145,21 @@ def _lengths(capture: Capture, rows: Rows, ask: Mask) -> tuple[npt.NDArray[np.in
     return out, names
 
 
-def _gradients(capture: Capture, rows: Rows, names: list[str]) -> tuple[npt.NDArray[np.int64], list[tuple[str, ...]]]:
-    """Returns per operator row a place in the list of what is inside it: the calls that make one gradient each, () for most rows."""
+def _gradients(capture: Capture, rows: Rows, code_of: Mapping[str, int]) -> tuple[npt.NDArray[np.int64], list[tuple[str, ...]]]:
+    """Returns per operator row a place in the list of what is inside it: the calls that make one gradient each, () for most rows.
+
+    code_of: codes of the names of operators.
+    """
     out = np.zeros(len(rows), np.int64)
     code = arrays.coded(capture.host["name"]).codes
     own = code[rows]
     end = capture.host["end"].to_numpy()
     inside: list[tuple[str, ...]] = [()]
     for parent, parts in GRADIENT_CALLS.items():
-        ask = np.flatnonzero(own == names.index(parent)) if parent in names else np.zeros(0, np.int64)
+        ask = np.flatnonzero(own == code_of[parent]) if parent in code_of else np.zeros(0, np.int64)
         if not len(ask):
             continue
+        names = arrays.coded(capture.host["name"]).categories.tolist()
         bits = np.zeros(len(ask), np.int64)
         for at, part in enumerate(parts):
             calls = np.flatnonzero(code == names.index(part)) if part in names else np.zeros(0, np.int64)
@@ -155,11 +174,14 @@ MOST_LAUNCHED: Final = 3
 """Kernels that tell sizes, of one call; no model reads more than two."""
 
 
-def _launched(capture: Capture, rows: Rows, names: list[str]) -> tuple[npt.NDArray[np.int64], list[tuple[Launch, ...]]]:
-    """Returns per operator row a place in the list of launched kernels that tell sizes, where a model reads them; else ()."""
+def _launched(capture: Capture, rows: Rows, code_of: Mapping[str, int]) -> tuple[npt.NDArray[np.int64], list[tuple[Launch, ...]]]:
+    """Returns per operator row a place in the list of launched kernels that tell sizes, where a model reads them; else ().
+
+    code_of: codes of the names of operators.
+    """
     out = np.zeros(len(rows), np.int64)
     code = arrays.coded(capture.host["name"]).codes[rows]
-    ask = np.flatnonzero(np.isin(code, [k for k, name in enumerate(names) if name in BY_NAME or name.startswith(POINTWISE)]))
+    ask = np.flatnonzero(np.isin(code, [k for name, k in code_of.items() if name in BY_NAME or name.startswith(POINTWISE)]))
     device = capture.device
     telling = np.flatnonzero(arrays.where(device["name"], _tells)) if len(ask) else ask
     operator = device["operator"].to_numpy()[telling]
@@ -190,7 +212,7 @@ def _grid(text: str) -> tuple[int, ...]:
     return tuple(map(int, found.groups())) if found is not None else ()
 
 
-def _text(categories: list[object], code: np.int64) -> str:
+def _text(categories: list[object], code: int | np.integer) -> str:
     return str(categories[code]) if code >= 0 else ""
 
 

@@ -17,7 +17,7 @@ import pandas as pd
 from tb_sol_plugin.cost.roofline import TOLERATED, ratio
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.devices.spec import DeviceSpec
-from tb_sol_plugin.metrics import memo, memo_under
+from tb_sol_plugin.metrics import kept_with, memo, memo_under
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.trees.phases import STEP, device_owners, phase_tree
@@ -265,7 +265,11 @@ class Performed(NamedTuple):
 
 
 def performed(ops: pd.DataFrame) -> Performed:
-    """Returns what the calls `ops` (rows of `Work.ops`) do."""
+    """Returns what the calls `ops` (rows of `Work.ops`) do; of a table found once."""
+    return kept_with(ops, "work.performed", lambda: _performed(ops))
+
+
+def _performed(ops: pd.DataFrame) -> Performed:
     codes = ops["dtype"].cat.codes.to_numpy()
     names = (*ops["dtype"].cat.categories.astype(str), "")
     return Performed(

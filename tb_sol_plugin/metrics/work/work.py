@@ -143,7 +143,7 @@ def _work(capture: Capture, spec: DeviceSpec | None, dense: bool) -> Work:
     flop, vector, data = (ops[c].to_numpy() for c in ("flop", "flop_vector", "bytes"))
     dtype = ops["dtype"]
     if spec is None:
-        ops["sol_ns"], ops["bound"] = np.nan, pd.Categorical.from_codes(np.zeros(len(ops), np.int8), pd.Index(BOUNDS))
+        ops["sol_ns"], ops["bound"] = np.nan, _coded(np.zeros(len(ops), np.int8), BOUNDS)
         return replace(base, ops=as_table(ops))
     names = dtype.cat.categories.tolist()
     codes = arrays.codes(dtype)
@@ -153,7 +153,7 @@ def _work(capture: Capture, spec: DeviceSpec | None, dense: bool) -> Work:
     apart = ~ops["modeled"].to_numpy() | (base.by_host_time and spec.vendor != "cpu")
     sol[apart], bound[apart] = np.nan, 0
     ops["sol_ns"] = sol
-    ops["bound"] = pd.Categorical.from_codes(bound, pd.Index(BOUNDS))
+    ops["bound"] = _coded(bound, BOUNDS)
     if spec.memory_bandwidth is None:
         ops["estimated"] = True
     return replace(base, ops=as_table(ops), spec=spec)
@@ -295,36 +295,39 @@ def _frame(
     dtype = np.where(use_tf32 & single[dtype] & (flop > 0), len(types) - 1, dtype)
     again = recomputed(capture)[rows]
     direction = np.where(in_backward(capture)[rows], 1, np.array([*(int(c.direction == "bwd") for c in known), 0], np.int8)[at])
-    frame = pd.DataFrame(
-        {
-            "host": rows.astype(np.int32),
-            "name": arrays.at(host["name"], rows),
-            "kind": pd.Categorical.from_codes(
-                np.array([*(KINDS.index(c.kind) for c in known), KINDS.index("other")], np.int8)[at], pd.Index(KINDS)
-            ),
-            "direction": pd.Categorical.from_codes(direction.astype(np.int8), pd.Index(DIRECTIONS)),
-            "dtype": _labels(dtype, types),
-            "shapes": _labels(*_read(table["shapes"], arguments, readable_shapes)),
-            "shapes_json": arrays.at(table["shapes"], arguments),
-            "flop": np.where(link, np.nan, flop),
-            "flop_again": np.where(link, 0, np.nan_to_num(np.where(again, flop, _values(known, "flop_again")[at]))),
-            "flop_vector": np.where(link, np.nan, _values(known, "flop_vector")[at]),
-            "flop_dense": np.where(link, np.nan, _values(known, "flop_dense")[at]),
-            "bytes": np.where(link, np.nan, _values(known, "bytes")[at]),
-            **{name: values for name, values in columns.items() if name not in ("collective", "link_bytes")},
-            "estimated": np.array([*(c.estimated for c in known), False], bool)[at],
-            "reason": _labels(np.where(at >= 0, at, len(known)), [*(c.reason for c in known), ""]),
-            "modeled": (at >= 0) & ~link,
-            "link": link,
-            "collective": columns["collective"] > 0,
-            "link_bytes": columns["link_bytes"],
-            "recompute": again,
-            "inferred": False,
-        }
-    )
-    frame["module"] = _module(capture, rows, columns["module"].astype(np.int64))
-    frame["layer"] = _labels(*_read(host["name"], frame["module"].to_numpy(), module_class_name))
-    return frame
+    own = _module(capture, rows, columns["module"].astype(np.int64))
+    kinds = np.array([*(KINDS.index(c.kind) for c in known), KINDS.index("other")], np.int8)[at]
+    made = {
+        "host": rows.astype(np.int32),
+        "name": arrays.at(host["name"], rows),
+        "kind": _coded(kinds, KINDS),
+        "direction": _coded(direction.astype(np.int8), DIRECTIONS),
+        "dtype": _labels(dtype, types),
+        "shapes": _labels(*_read(table["shapes"], arguments, readable_shapes)),
+        "shapes_json": arrays.at(table["shapes"], arguments),
+        "flop": np.where(link, np.nan, flop),
+        "flop_again": np.where(link, 0, np.nan_to_num(np.where(again, flop, _values(known, "flop_again")[at]))),
+        "flop_vector": np.where(link, np.nan, _values(known, "flop_vector")[at]),
+        "flop_dense": np.where(link, np.nan, _values(known, "flop_dense")[at]),
+        "bytes": np.where(link, np.nan, _values(known, "bytes")[at]),
+        **{name: values for name, values in columns.items() if name not in ("collective", "link_bytes")},
+        "estimated": np.array([*(c.estimated for c in known), False], bool)[at],
+        "reason": _labels(np.where(at >= 0, at, len(known)), [*(c.reason for c in known), ""]),
+        "modeled": (at >= 0) & ~link,
+        "link": link,
+        "collective": columns["collective"] > 0,
+        "link_bytes": columns["link_bytes"],
+        "recompute": again,
+        "inferred": np.zeros(len(rows), np.bool_),
+        "module": own,
+        "layer": _labels(*_read(host["name"], own, module_class_name)),
+    }
+    return pd.DataFrame(made, copy=False)
+
+
+def _coded(code: npt.NDArray[np.int8], texts: Sequence[str]) -> pd.Categorical:
+    """Returns a column of texts from the place of each."""
+    return pd.Categorical.from_codes(code, pd.Index(texts), validate=False)  # type: ignore[return-value, call-overload]
 
 
 def _module(capture: Capture, rows: Ints, own: Ints) -> npt.NDArray[np.int32]:
@@ -358,7 +361,8 @@ def _read(column: pd.Series, rows: npt.NDArray[np.integer], reader: Callable[[st
     used = np.flatnonzero(np.bincount(codes + 1, minlength=1)) - 1
     place = np.zeros(len(texts) + 1, np.int64)  # the last for none
     place[used] = np.arange(len(used))
-    return place[codes], [reader(str(texts[code])) if code >= 0 else "" for code in used.tolist()]
+    read = [reader(str(text)) for text in texts.take(used[used >= 0]).tolist()]  # ascending: none comes first
+    return place[codes], ["", *read] if len(read) < len(used) else read
 
 
 def _labels(place: npt.NDArray[np.integer], texts: Sequence[str]) -> pd.Categorical:
@@ -367,7 +371,7 @@ def _labels(place: npt.NDArray[np.integer], texts: Sequence[str]) -> pd.Categori
     names = sorted({texts[i] for i in used.tolist()}) if len(place) else []
     code = {name: at for at, name in enumerate(names)}
     codes = np.array([code.get(text, -1) for text in texts], np.int32)[place]
-    return pd.Categorical.from_codes(codes, pd.Index(names))  # type: ignore[return-value]
+    return pd.Categorical.from_codes(codes, pd.Index(names), validate=False)  # type: ignore[return-value, call-overload]
 
 
 def _union(group: npt.NDArray[np.integer], device: Ints, start: Ints, duration: Ints, size: int) -> Ints:

@@ -85,7 +85,7 @@ def findings_without(
     context.asked = asked
     code, names = context.columns.directions
     there = [names[i] for i in np.flatnonzero(np.bincount(code[context.inside], minlength=len(names))).tolist()]
-    if not any(asked(direction, host) for direction in there for host in (False, True)):
+    if not any(asked(direction, host) and context.can_find(direction, host) for direction in there for host in (False, True)):
         return []
     return [f for f in run(_ORDER, context)[0] if asked(f.direction, f.host)]
 

@@ -203,6 +203,19 @@ class CopyContext(CaptureContext):
         self.inside[found.rows] = False
         self.free = iv.subtract(self.free, found.spans)
 
+    def can_find(self, direction: str, host: bool) -> bool:
+        """Tells whether a finding about copies of a direction, and about the host or not, could save enough to be shown.
+
+        The host can only be held by those that block it; copies inside of a device hold no one else but where their memory is unified, so
+        that no finding about them saves more than the time that they take.
+        """
+        rows = np.flatnonzero(self.inside & self.going(direction))
+        if host:
+            return bool((self.waits["reason"].to_numpy(object)[rows] != "").any())
+        if direction != "DtoD" or self.managed[rows].any():
+            return len(rows) > 0
+        return int(self.duration[rows].sum()) // self.steps >= max(self.least, 1)
+
     # -- columns ----------------------------------------------------------------------------------------------
 
     @property
@@ -261,7 +274,7 @@ class CopyContext(CaptureContext):
         over twice the bytes that this place usually has. Without a recorded step: of a place and a size that come in one go, without a
         kernel between. Of a single step nothing tells.
         """
-        place = arrays.together(self.path, self.direction)
+        place = arrays.together(self.path, self.columns.directions[0])
         same = arrays.together(place, self.bytes)
         if not self.where.rows:
             device = self.capture.device

@@ -202,7 +202,8 @@ def pageable_loading(context: CopyContext) -> Answer:
     the device is idle meanwhile.
     """
     up = context.inside & context.going("HtoD") & (context.bytes >= 0)
-    if not (up & context.pageable).any():
+    rows = np.flatnonzero(up & context.pageable)
+    if not len(rows) or context.saving(_both(context, rows), np.inf) < context.least:
         return None
     often = up & ~context.once
     which = ""

@@ -291,23 +291,38 @@ class TimeContext(CaptureContext):
 
         Calls that were launched before the window have no arguments of their own.
         """
-        table, place = arguments_of(self.capture, self.waterfall.work, self.ops, rows)
-        name = arrays.codes(self.ops["name"])[rows]
-        known = place >= 0
-        columns = [np.where(known, arrays.coded(table[c]).codes[place], -1) if len(table) else place for c in _COLUMNS]
-        code, first = factorize([name, *columns])
-        names, categories = arrays.coded(self.ops["name"]).categories, [arrays.coded(table[c]).categories for c in _COLUMNS]
-        read = []
-        for codes in zip(name[first].tolist(), *(v[first].tolist() for v in columns), strict=True):
-            if codes not in self._read:
-                self._read[codes] = Inputs(*(str(c[i]) if i >= 0 else "" for c, i in zip(categories, codes[1:], strict=True)))
-            read.append((str(names[codes[0]]), self._read[codes]))
-        return code, read
+        known = kept_with(self.ops, "rules.signatures", self._signatures)
+        code, first = arrays.numbered(known.of[rows])
+        return code, [known.read(number) for number in known.of[rows[first]].tolist()]
 
-    @cached_property
-    def _read(self) -> dict[tuple[int, ...], Inputs]:
-        """Arguments by the codes of their texts: rules that look at the same calls read them once."""
-        return {}
+    def _signatures(self) -> _Signatures:
+        every = np.arange(len(self.ops))
+        table, place = arguments_of(self.capture, self.waterfall.work, self.ops, every)
+        texts = [arrays.coded(self.ops["name"]), *(arrays.coded(table[c]) for c in _COLUMNS)]
+        codes = [texts[0].codes, *(np.where(place >= 0, t.codes[place], -1) if len(table) else place for t in texts[1:])]
+        of, first = factorize([code.astype(np.int64, copy=False) for code in codes])
+        return _Signatures(of, [code[first] for code in codes], [t.categories for t in texts])
+
+
+@dataclass(frozen=True)
+class _Signatures:
+    """What calls are alike in name, sizes, types, strides and values: each such call is read once.
+
+    of: per row of `Work.ops` its number. codes: by number, of its name and its arguments; texts: of these codes.
+    """
+
+    of: Ints
+    codes: list[npt.NDArray[np.integer]]
+    texts: list[pd.Index]
+    _known: dict[int, tuple[str, Inputs]] = field(default_factory=dict)
+
+    def read(self, number: int) -> tuple[str, Inputs]:
+        """Returns the name and the arguments of the calls with a number."""
+        found = self._known.get(number)
+        if found is None:
+            name, *given = (str(t[c[number]]) if c[number] >= 0 else "" for t, c in zip(self.texts, self.codes, strict=True))
+            found = self._known[number] = name, Inputs(*given)
+        return found
 
 
 _COLUMNS = ("shapes", "types", "strides", "concrete")

@@ -19,7 +19,13 @@ from tb_sol_plugin.metrics.rules.time.context import TimeContext
 from tb_sol_plugin.metrics.rules.time.recorded import collective
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import LAUNCH_NS, device_word, host_idle
-from tb_sol_plugin.metrics.time.frames import launching_threads, profiler_frame_rows, program_frame_rows, program_frames
+from tb_sol_plugin.metrics.time.frames import (
+    frames_of,
+    launching_threads,
+    profiler_frame_rows,
+    program_frame_rows,
+    program_frames,
+)
 from tb_sol_plugin.metrics.time.reaching import reaching
 from tb_sol_plugin.metrics.work.ownership import outermost
 from tb_sol_plugin.model import schemas as S
@@ -69,8 +75,7 @@ def inside_text(capture: Capture, spans: iv.Spans, threads: Ints, within: str = 
     """
     total = iv.length(spans)
     h = at.host(capture)
-    frames = at.of_kind(capture, S.FRAME)
-    frames = frames[np.isin(h.thread[frames], threads)]
+    frames = frames_of(capture, threads)
     time = iv.overlap_with(h.start[frames], h.stop[frames], spans)
     frames, time = frames[time > 0], time[time > 0]
     leaf, in_leaf = _innermost(capture, frames, time, spans, total / 2)
@@ -95,14 +100,16 @@ def _innermost(capture: Capture, rows: Ints, time: Ints, spans: iv.Spans, least:
     """
     h, text = at.host(capture), arrays.coded(capture.host["name"])
     codes = text.codes[rows]
-    best, depth = (-1, 0), -1
-    for code in np.flatnonzero(arrays.exact_sums(codes, time, len(text.categories) + 1)[:-1] >= max(least, 1)).tolist():
+    enough = np.flatnonzero(arrays.exact_sums(codes, time, len(text.categories) + 1)[:-1] >= max(least, 1))
+    first = np.zeros(len(text.categories) + 1, np.int64)
+    first[codes[::-1]] = rows[::-1]
+    deepest = sorted((-_depth(h.parent, int(first[code])), code) for code in enough.tolist())
+    for _, code in deepest:
         same = rows[codes == code]
         ns = iv.length(iv.intersect(iv.union(h.start[same], h.stop[same]), spans))
-        below = _depth(h.parent, int(same[0]))
-        if ns >= least and below > depth:
-            best, depth = (int(same[0]), ns), below
-    return best
+        if ns >= least:
+            return int(same[0]), ns
+    return -1, 0
 
 
 def _depth(parent: npt.NDArray[np.integer], row: int) -> int:

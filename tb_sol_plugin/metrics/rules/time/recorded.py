@@ -20,7 +20,7 @@ from tb_sol_plugin.metrics.rules.engine import count_text
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
 from tb_sol_plugin.metrics.rules.time.engine_fixes import eager_fix
 from tb_sol_plugin.metrics.time import attribution as at
-from tb_sol_plugin.metrics.time.frames import launching_threads, program_frame_rows
+from tb_sol_plugin.metrics.time.frames import frames_of, launching_threads, program_frame_rows
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
@@ -182,12 +182,12 @@ def recorder_text(capture: Capture, rows: Ints) -> str:
         return ""
     thread = int(np.bincount(h.thread[call]).argmax())
     every = at.launching_calls(capture)
-    start = np.sort(h.start[every[h.thread[every] == thread]])
+    start = h.start[every[h.thread[every] == thread]]
+    start = np.sort(start) if (start[1:] < start[:-1]).any() else start
     between = float(np.median(np.diff(start))) if len(start) > 1 else 0.0
     if between <= USUAL_NS:
         return ""
-    rows = at.of_kind(capture, S.FRAME)
-    frames = h.start[rows[h.thread[rows] == thread]]
+    frames = h.start[frames_of(capture, np.array([thread]))]
     if (frames[1:] < frames[:-1]).any():
         frames = np.sort(frames)
     calls = round(float(np.median(np.diff(np.searchsorted(frames, start)))))
