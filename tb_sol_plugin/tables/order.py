@@ -5,31 +5,32 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from tb_sol_plugin.tables.arrays import Ints, Rows
+from tb_sol_plugin.tables.arrays import Rows
 from tb_sol_plugin.tables.compiled import compiled, fixed
 
 LOADING_PAYS: Final = 20_000
 """Nodes up to which the plain loop costs less than loading the compiled one."""
 
 
-def topological_order(first: Ints, source: Rows) -> Rows:
+def topological_order(first: npt.NDArray[np.integer], source: Rows) -> Rows:
     """Returns the nodes so that each stands after all that it waits for. Shorter than there are nodes where a circle is left.
 
     Edges are sorted by their target: those into node v come from `source[first[v]:first[v + 1]]`.
     """
     nodes = len(first) - 1
     out, head = np.empty(nodes, np.int32), np.full(nodes, -1, np.int32)
-    work = (np.empty(len(source), np.int32), np.empty(len(source), np.int32), np.diff(first))
-    found = order_kernel.of(nodes, LOADING_PAYS)(fixed(first, np.int64), fixed(source, np.int32), head, *work, out)
+    work = (np.empty(len(source), np.int32), np.empty(len(source), np.int32), np.diff(first).astype(np.int32, copy=False))
+    found = order_kernel.of(nodes, LOADING_PAYS)(fixed(first, np.int32), fixed(source, np.int32), head, *work, out)
     return out[:found]
 
 
 def load() -> None:
     """Loads the compiled loop ahead of time, as `tree.load` does."""
-    none, rows = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    first = fixed(np.zeros(1, np.int64), np.int64)
-    order_kernel(first, fixed(rows, np.int32), rows.copy(), rows.copy(), rows.copy(), none.copy(), rows.copy())
+    rows = np.zeros(0, np.int32)
+    first = fixed(np.zeros(1, np.int32), np.int32)
+    order_kernel(first, fixed(rows, np.int32), rows.copy(), rows.copy(), rows.copy(), rows.copy(), rows.copy())
 
 
 @compiled()

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics.critical import passes
-from tb_sol_plugin.metrics.critical.items import slack_of
+from tb_sol_plugin.metrics.critical.items import device_slack, slack_of
 from tb_sol_plugin.metrics.critical.path import selected_path
 from tb_sol_plugin.metrics.critical.window import window_of_steps
 from tb_sol_plugin.metrics.report.gap_rows import from_step
@@ -66,21 +66,22 @@ class SlackQuery(Query, kw_only=True, frozen=True):
 )
 def run(capture: Capture, query: SlackQuery) -> Report:
     where, path = selected_path(capture, query)
-    window, slack = window_of_steps(capture, where), slack_of(capture, where)
-    nodes, ends = window.graph.nodes, np.flatnonzero(window.happens)
-    node = window.in_graph(ends).astype(np.int64)
-    side = query.side if len(capture.device) else "host"
+    window = window_of_steps(capture, where)
+    nodes, side = window.graph.nodes, query.side if len(capture.device) else "host"
     if side == "device":
-        some = (node >= nodes.hosts) & ((node - nodes.hosts) % 2 == 1)
-        table, rows = capture.device, nodes.device_rows(node[some]).astype(np.int32)
+        ends, late = window.device_ends, device_slack(capture, where)
+        table, rows = capture.device, nodes.device_rows(window.in_graph(ends)).astype(np.int32)
     else:
+        ends = np.flatnonzero(window.happens)
+        node = window.in_graph(ends).astype(np.int64)
         some = node < nodes.hosts
         some[some] = ~nodes.opens[node[some]] & np.isin(at.host(capture).kind[nodes.row[node[some]]], (S.OPERATOR, S.CALL))
-        table, rows = capture.host, nodes.row[node[some]]
+        table, rows, ends = capture.host, nodes.row[node[some]], ends[some]
+        late = slack_of(capture, where)[ends]
     start, length = (table[c].to_numpy()[rows] for c in ("start_ns", "duration_ns"))
     order = arrays.stable_order(start) if side == "device" else np.lexsort((rows, start))
-    rows, ends, start, length = rows[order], ends[some][order], start[order], length[order]
-    late, held = slack[ends], np.zeros(len(window.time), np.bool_)
+    rows, ends, late, start, length = rows[order], ends[order], late[order], start[order], length[order]
+    held = np.zeros(len(window.time), np.bool_)
     held[window.target[window.edge_places(path.edge[path.edge >= 0])]] = True
     on_path, known = held[ends], late < passes.NEVER
     off = known & ~on_path

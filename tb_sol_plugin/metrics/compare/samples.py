@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics import memo
@@ -34,7 +35,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.arrays import Ints, Rows
 from tb_sol_plugin.tables.packed import compressed, expanded
 from tb_sol_plugin.units import human
 
@@ -339,14 +340,16 @@ def _program(capture: Capture) -> dict[str, str]:
 class Owners:
     """To which name each row belongs.
 
-    count: names. name, belongs: text of a name, and what it belongs to ("" nothing). device, host: name per device and host row, -1 none;
-    host None: rows of the host do not count. own_ns: ns per host row. work: per host row, -1 unknown. most: characters of a name.
+    count: names. name, belongs: text of a name, and what it belongs to ("" nothing). device: name per device row, -1 none. rows: of the
+    host that have a name, ascending; None: those of the host do not count. host, own_ns: name and ns of each. work: of each, -1 unknown.
+    most: characters of a name.
     """
 
     count: int
     name: Callable[[int], str]
-    device: Ints
-    host: Ints | None = None
+    device: Rows
+    rows: npt.NDArray[np.integer] | None = None
+    host: Rows | None = None
     own_ns: Ints | None = None
     work: Ints | None = None
     belongs: Callable[[int], str] = lambda _: ""
@@ -387,10 +390,11 @@ def _by_name(capture: Capture) -> dict[str, Owners]:
     copies = np.isin(device["kind"].to_numpy(), (S.MEMCPY, S.MEMSET))
     directions = arrays.coded(device["direction"])
     return {
-        "kernel": Owners(len(names), names.__getitem__, np.where(kernels, code, -1), belongs=kinds.__getitem__),
-        "kind": Owners(len(known), known.__getitem__, np.where(kernels, kind[code], -1)),
+        "kernel": Owners(len(names), names.__getitem__, np.where(kernels, code, -1).astype(np.int32), belongs=kinds.__getitem__),
+        "kind": Owners(len(known), known.__getitem__, np.where(kernels, kind[code], -1).astype(np.int32)),
         "copy": Owners(
-            len(directions.categories), lambda i: str(directions.categories[i]), np.where(copies, directions.codes.astype(np.int64), -1)),
+            len(directions.categories), lambda i: str(directions.categories[i]),
+            np.where(copies, directions.codes, -1).astype(np.int32)),
     }  # fmt: skip
 
 
@@ -403,10 +407,10 @@ def _launches(owners: Mapping[str, Owners]) -> Owners:
     sizes = [kernel.count]
     for level in reversed(levels):
         if level is not None:
-            code = code + (level.device[rows] + 1) * np.int64(np.prod(sizes))
+            code = code + (level.device[rows].astype(np.int64) + 1) * np.int64(np.prod(sizes))
             sizes.append(level.count + 1)
     known, place = arrays.in_order(code)
-    device = np.full(len(kernel.device), -1, np.int64)
+    device = np.full(len(kernel.device), -1, np.int32)
     device[rows] = place
 
     def part(i: int) -> list[int]:
@@ -429,24 +433,22 @@ def _launches(owners: Mapping[str, Owners]) -> Owners:
 def _operators(capture: Capture) -> Owners:
     """Returns the innermost operator of each launch, and operators on the host without those that they call."""
     names = arrays.coded(capture.host["name"])
-    code, none = names.codes.astype(np.int64), len(names.categories)
-    own = np.full(len(code), -1, np.int64)
-    rows = at.of_kind(capture, S.OPERATOR)
-    own[rows] = code[rows]
+    none, rows = len(names.categories), at.of_kind(capture, S.OPERATOR)
     operator = capture.device["operator"].to_numpy()
-    launched = np.where(operator >= 0, code[np.maximum(operator, 0)], none)
+    launched = np.where(operator >= 0, names.codes[np.maximum(operator, 0)], none).astype(np.int32)
     return Owners(
-        none + 1, lambda i: str(names.categories[i]) if i < none else NO_OPERATOR, launched, own, at.self_among(capture, (S.OPERATOR,)),
-        _work(capture),
+        none + 1, lambda i: str(names.categories[i]) if i < none else NO_OPERATOR, launched, rows, names.codes[rows].astype(np.int32),
+        at.self_among(capture, (S.OPERATOR,))[rows], _work(capture, rows),
     )  # fmt: skip
 
 
-def _work(capture: Capture) -> Ints:
-    """Returns FLOP of matrix products and bytes of other operators per host row, -1 where no cost model knows them."""
+def _work(capture: Capture, rows: npt.NDArray[np.integer]) -> Ints:
+    """Returns FLOP of matrix products and bytes of other operators of host rows, -1 where no cost model knows them."""
     found = costs(capture)
     amounts = [c.flop or c.bytes for c in found.costs]
     amount = np.array([-1 if v is None or not 0 <= v < 2**53 else v for v in (*amounts, None)], np.int64)
-    return amount[found.of_host]
+    out: Ints = amount[found.of_host[rows]]
+    return out
 
 
 def _modules(capture: Capture) -> Owners:
@@ -461,7 +463,7 @@ def _modules(capture: Capture) -> Owners:
     for node, class_name in enumerate(tree.class_name):  # parents stand before what is inside them
         place[node] = known.setdefault((place[above[node]] if above[node] >= 0 else -1, class_name), len(known))
     parents, none = list(known), len(known)
-    of_node = np.array([*place, -1], np.int64)
+    of_node = np.array([*place, -1], np.int32)
 
     def path(row: int) -> str:
         parts, length = [], 0
@@ -476,19 +478,20 @@ def _modules(capture: Capture) -> Owners:
     forward, _ = at.module_forward_rows(capture, launch.call, launch.time)
     call = np.where(around >= 0, around, at.nearest(capture, S.MODULE, forward))
     own = of_node[np.where(call >= 0, tree.node[np.maximum(call, 0)], -1)] if len(tree.node) else np.full(len(call), -1)
+    rows = np.flatnonzero(tree.node >= 0)
     return Owners(
-        none + 1, lambda i: path(i) if i < none else NO_MODULE, np.where(own >= 0, own, none if none else -1).astype(np.int64),
-        of_node[tree.node], at.self_among(capture, (S.MODULE,)),
+        none + 1, lambda i: path(i) if i < none else NO_MODULE, np.where(own >= 0, own, none if none else -1).astype(np.int32),
+        rows, of_node[tree.node[rows]], at.self_among(capture, (S.MODULE,))[rows],
     )  # fmt: skip
 
 
 def _phases(capture: Capture) -> Owners:
     """Returns the innermost phase of each launch, and phases without those inside."""
     tree, node = phase_tree(capture), device_owners(capture).node
-    none = len(tree.path)
+    none, rows = len(tree.path), np.flatnonzero(tree.node >= 0)
     return Owners(
-        none + 1, lambda i: tree.path[i] if i < none else NO_PHASE, np.where(node >= 0, node, none if none else -1).astype(np.int64),
-        tree.node.astype(np.int64), at.self_among(capture, (S.ANNOTATION,)),
+        none + 1, lambda i: tree.path[i] if i < none else NO_PHASE, np.where(node >= 0, node, none if none else -1).astype(np.int32),
+        rows, tree.node[rows].astype(np.int32), at.self_among(capture, (S.ANNOTATION,))[rows],
     )  # fmt: skip
 
 
@@ -497,10 +500,11 @@ def _grouped(capture: Capture, of: Owners, of_device: Ints, of_host: Ints, steps
     inside = np.flatnonzero((of.device >= 0) & (of_device >= 0))
     at_device, of_device, duration = of.device[inside], of_device[inside], capture.device["duration_ns"].to_numpy()[inside]
     total, calls = at.sum_by(at_device, duration, of.count), np.bincount(at_device, minlength=of.count)
-    at_host = own = work_of = np.zeros(0, np.int64)
-    if of.host is not None and of.own_ns is not None:
-        inside = np.flatnonzero((of.host >= 0) & (of_host >= 0))
-        at_host, of_host, own = of.host[inside], of_host[inside], of.own_ns[inside]
+    at_host, own, work_of = np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64)
+    if of.rows is not None and of.host is not None and of.own_ns is not None:
+        step = of_host[of.rows]
+        inside = np.flatnonzero((of.host >= 0) & (step >= 0))
+        at_host, of_host, own = of.host[inside], step[inside], of.own_ns[inside]
         work_of = of.work[inside] if of.work is not None else work_of
         total, calls = total + at.sum_by(at_host, own, of.count), calls + np.bincount(at_host, minlength=of.count)
     seen = np.flatnonzero(calls > 0)
@@ -513,7 +517,7 @@ def _grouped(capture: Capture, of: Owners, of_device: Ints, of_host: Ints, steps
     row[rest] = len(keep)
     rows = len(keep) + bool(len(rest))
 
-    def summed(code: Ints, step: Ints, values: Ints) -> tuple[Ints, Ints]:
+    def summed(code: Rows, step: Ints, values: Ints) -> tuple[Ints, Ints]:
         """Returns the sum of values, and how many there are, per row and step."""
         cell = row[code] * steps + step
         count = np.bincount(cell, minlength=rows * steps).astype(np.int64, copy=False)

@@ -33,19 +33,19 @@ def moments_of_threads(
     return row, opens, time
 
 
-def by_target(every: Edges, time: Ints) -> tuple[Edges, Ints, Ints]:
+def by_target(every: Edges, time: Ints) -> tuple[Edges, Rows, Ints]:
     """Returns (edges by target, where those into each node begin, edges against the times that were left out, by kind).
 
     Edges into one node keep their order. time: of each node. What an edge costs at least is no more than what was measured.
     """
     size = len(time)
-    first, dropped = np.zeros(size + 2, np.int64), np.zeros(len(KINDS), np.int64)
+    first, dropped = np.zeros(size + 2, np.int32), np.zeros(len(KINDS), np.int64)
     read = (
         fixed(every.source, np.int32), fixed(every.target, np.int32), fixed(every.kind, np.int8), fixed(every.least, np.int64),
         fixed(time, np.int64),
     )  # fmt: skip
     count_kernel.of(len(every), LOADING_PAYS)(*read, first, dropped)
-    np.cumsum(first, out=first)
+    np.cumsum(first, out=first, dtype=np.int32)
     kept = int(first[-1])
     source, target, least = np.empty(kept, np.int32), np.empty(kept, np.int32), np.empty(kept, np.int64)
     kind, evidence = np.empty(kept, np.int8), np.empty(kept, np.int8)
@@ -53,18 +53,18 @@ def by_target(every: Edges, time: Ints) -> tuple[Edges, Ints, Ints]:
     return Edges(source, target, kind, evidence, least), first[:-1], dropped
 
 
-def bound(edges: Edges, first: Ints, time: Ints) -> tuple[Rows, Ints]:
+def bound(edges: Edges, first: Rows, time: Ints) -> tuple[Rows, Ints]:
     """Returns (the edge that makes each node ready last, -1 for none; the lag of each edge: as measured where it is such, else least).
 
     Of several that make a node ready at one time it is the best known one, of these the first.
     """
     binding, lag = np.full(len(time), -1, np.int32), edges.least.copy()
-    read = fixed(first, np.int64), fixed(edges.source, np.int32), fixed(edges.evidence, np.int8), fixed(time, np.int64)
+    read = fixed(first, np.int32), fixed(edges.source, np.int32), fixed(edges.evidence, np.int8), fixed(time, np.int64)
     bound_kernel.of(len(time), LOADING_PAYS)(*read, binding, lag)
     return binding, lag
 
 
-def chained(first: Ints, source: Rows, apart: Mask, cuts: npt.NDArray[np.integer]) -> tuple[Mask, Rows, tuple[Ints, Rows, Ints, Ints]]:
+def chained(first: Rows, source: Rows, apart: Mask, cuts: npt.NDArray[np.integer]) -> tuple[Mask, Rows, tuple[Rows, Rows, Rows, Rows]]:
     """Returns (which nodes wait for the one before them alone; the nodes that are left when each chain is one edge; their edges).
 
     apart: edges that stay by themselves. cuts: nodes that are in no chain. Edges: where those into each node that is left begin, the place
@@ -73,27 +73,27 @@ def chained(first: Ints, source: Rows, apart: Mask, cuts: npt.NDArray[np.integer
     size = len(first) - 1
     chain, kept = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
     kept[cuts] = True
-    read = fixed(first, np.int64), fixed(source, np.int32)
+    read = fixed(first, np.int32), fixed(source, np.int32)
     edges = chains_kernel.of(size, LOADING_PAYS)(*read, fixed(apart, np.bool_), chain, kept)
     node = np.flatnonzero(kept).astype(np.int32)
-    begin, start = np.zeros(len(node) + 1, np.int64), np.empty(edges, np.int32)
-    low, high = np.empty(edges, np.int64), np.empty(edges, np.int64)
+    begin, start = np.zeros(len(node) + 1, np.int32), np.empty(edges, np.int32)
+    low, high = np.empty(edges, np.int32), np.empty(edges, np.int32)
     place = np.empty(size, np.int32)
     condense_kernel.of(size, LOADING_PAYS)(*read, fixed(chain, np.bool_), fixed(node, np.int32), place, begin, start, low, high)
     return chain, node, (begin, start, low, high)
 
 
-def sums_between(values: Ints, low: Ints, high: Ints) -> Ints:
+def sums_between(values: Ints, low: Rows, high: Rows) -> Ints:
     """Returns the sums of `values[low:high]` for each pair of these."""
     out = np.empty(len(low), np.int64)
-    sums_kernel.of(len(low), LOADING_PAYS)(*(fixed(c, np.int64) for c in (values, low, high)), out)
+    sums_kernel.of(len(low), LOADING_PAYS)(fixed(values, np.int64), fixed(low, np.int32), fixed(high, np.int32), out)
     return out
 
 
-def places_between(low: Ints, high: Ints, size: int) -> Rows:
+def places_between(low: Rows, high: Rows, size: int) -> Rows:
     """Returns for each of `size` rows which pair of `low` and `high` it lies between, -1 for none."""
     out = np.full(size, -1, np.int32)
-    places_kernel.of(size, LOADING_PAYS)(fixed(low, np.int64), fixed(high, np.int64), out)
+    places_kernel.of(size, LOADING_PAYS)(fixed(low, np.int32), fixed(high, np.int32), out)
     return out
 
 
@@ -102,16 +102,16 @@ def load() -> None:
     none, rows, small, mask = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int8), np.zeros(0, np.bool_)
     long, short, tiny = fixed(none, np.int64), fixed(rows, np.int32), fixed(small, np.int8)
     moments_kernel(short, short, long, long, long, rows.copy(), mask.copy(), none.copy())
-    count_kernel(short, short, tiny, long, long, none.copy(), none.copy())
-    place_kernel(short, short, tiny, long, long, tiny, none.copy(), rows.copy(), rows.copy(), small.copy(), small.copy(), none.copy())
-    bound_kernel(fixed(np.zeros(1, np.int64), np.int64), short, tiny, long, rows.copy(), none.copy())
-    first = fixed(np.zeros(1, np.int64), np.int64)
+    count_kernel(short, short, tiny, long, long, rows.copy(), none.copy())
+    place_kernel(short, short, tiny, long, long, tiny, rows.copy(), rows.copy(), rows.copy(), small.copy(), small.copy(), none.copy())
+    bound_kernel(fixed(np.zeros(1, np.int32), np.int32), short, tiny, long, rows.copy(), none.copy())
+    first = fixed(np.zeros(1, np.int32), np.int32)
     chains_kernel(first, short, fixed(mask, np.bool_), mask.copy(), mask.copy())
     condense_kernel(
-        first, short, fixed(mask, np.bool_), short, rows.copy(), np.zeros(1, np.int64), rows.copy(), none.copy(), none.copy()
+        first, short, fixed(mask, np.bool_), short, rows.copy(), np.zeros(1, np.int32), rows.copy(), rows.copy(), rows.copy()
     )  # fmt: skip
-    sums_kernel(long, long, long, none.copy())
-    places_kernel(long, long, rows.copy())
+    sums_kernel(long, short, short, none.copy())
+    places_kernel(short, short, rows.copy())
 
 
 # -- compiled loops: compiled once, kept in numba's cache -------------------------------------------------------------

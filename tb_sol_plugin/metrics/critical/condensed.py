@@ -27,13 +27,13 @@ class Condensed:
     """
 
     node: Rows
-    first: Ints
+    first: Rows
     source: Rows
-    low: Ints
-    high: Ints
+    low: Rows
+    high: Rows
     order: Rows
     chain: Mask
-    whole: Ints
+    whole: Rows
 
     @property
     def complete(self) -> bool:
@@ -58,23 +58,25 @@ class Condensed:
             return self, before[np.searchsorted(wanted, moments)]
         wanted, before = wanted[new], before[new]
         at = before + 1
-        own, old = at + np.arange(len(at)), np.arange(len(self.node))
-        old = (old + np.searchsorted(at, old, side="right")).astype(np.int32)
+        own, later = at + np.arange(len(at)), np.zeros(len(self.node) + 1, np.int32)
+        np.add.at(later, at, 1)
+        old = np.arange(len(self.node), dtype=np.int32)
+        old += np.cumsum(later[:-1], dtype=np.int32)
         node = np.insert(self.node, at, wanted)
-        first = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.insert(np.diff(self.first), at, 1))))
+        first = np.concatenate((np.zeros(1, np.int32), np.cumsum(np.insert(np.diff(self.first), at, 1), dtype=np.int32)))
         edge = self.first[at]
         source, high = np.insert(old[self.source], edge, own - 1), np.insert(self.high, edge, self.whole[wanted] + 1)
         low = np.insert(self.low, edge, self.whole[node[own - 1] + 1])
         split = own[self.chain[np.append(node, 0)[own + 1]] & (own + 1 < len(node))]  # a chain goes on after it
         source[first[split + 1]], low[first[split + 1]] = split, self.whole[node[split]] + 1
-        turn = np.empty(len(self.node), np.int64)
-        turn[self.order] = np.arange(len(self.order))
+        turn = np.empty(len(self.node), np.int32)
+        turn[self.order] = np.arange(len(self.order), dtype=np.int32)
         order = np.insert(old[self.order], turn[before] + 1, own)
-        made = Condensed(node, first, source.astype(np.int32), low, high, order.astype(np.int32), self.chain, self.whole)
+        made = Condensed(node, first, source, low, high, order, self.chain, self.whole)
         return made, np.searchsorted(node, moments)
 
 
-def condensed(first: Ints, source: Rows, apart: Mask, cuts: npt.NDArray[np.integer]) -> Condensed:
+def condensed(first: Rows, source: Rows, apart: Mask, cuts: npt.NDArray[np.integer]) -> Condensed:
     """Returns a graph condensed. first, source: its edges by target. apart: edges that stay by themselves. cuts: so do those into these
     moments."""
     chain, node, (begin, start, low, high) = chained(first, source, apart, cuts)

@@ -117,7 +117,7 @@ class Merged:
 
 
 def items_of_edges(
-    of: Graph, edges: Sequence[npt.NDArray[Any]], nodes: Rows | None, latency: Ints, on_device: Ints, on_host: Ints
+    of: Graph, edges: Sequence[npt.NDArray[Any]], nodes: Rows | None, latency: Ints, on_device: Rows, on_host: Rows
 ) -> Rows:  # fmt: skip
     """Returns the item that the time of each edge counts for: of its kind, device row or host row; -1 of waits of threads.
 
@@ -131,12 +131,12 @@ def items_of_edges(
     rows = fixed(of.nodes.device, np.int64), fixed(of.nodes.inside, np.int32)
     items_kernel.of(len(kind), LOADING_PAYS)(
         of_edges, fixed(time, np.int64), fixed(every, np.int32), of.nodes.hosts, rows, fixed(latency, np.int64),
-        fixed(on_device, np.int64), fixed(on_host, np.int64), out,
+        fixed(on_device, np.int32), fixed(on_host, np.int32), out,
     )  # fmt: skip
     return out
 
 
-def totals_of(window: Window, of_edge: Rows, late: Ints, total: Ints, known: Mask) -> tuple[Rows, Ints]:
+def totals_of(window: Window, of_edge: npt.NDArray[np.integer], late: Ints, total: Ints, known: Mask) -> tuple[Rows, Ints]:
     """Adds the time of work in a window to the item that it counts for; returns (item, how late it may be) of what may be late.
 
     of_edge: item of each edge, -1 none. late: of each node, ns. total, known: of each item, in place: time, and whether it has any work.
@@ -160,7 +160,7 @@ def load() -> None:
     slots, state = np.full((2, 1), -1, np.int64), np.array([0, 0, -1], np.int64)
     merge_kernel(short, marks, tiny, (long,) * 6, fixed(events, np.float64), (0, 1, 0), slots, state, columns)
     totals_kernel(tiny, short, long, short, marks, long, none.copy(), mask.copy(), rows.copy(), none.copy())
-    items_kernel((short, short, tiny, long), long, short, 0, (long, short), long, long, long, rows.copy())
+    items_kernel((short, short, tiny, long), long, short, 0, (long, short), long, short, short, rows.copy())
 
 
 # -- compiled loops: compiled once, kept in numba's cache -------------------------------------------------------------

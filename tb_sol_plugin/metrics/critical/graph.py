@@ -46,7 +46,7 @@ class Graph:
     nodes: Nodes
     work: Work
     edges: Edges
-    first: Ints
+    first: Rows
     lag: Ints
     binding: Rows
     condensed: Condensed

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import memo
@@ -48,8 +49,8 @@ class Keys:
     """
 
     names: pd.Index[str]
-    host: Ints
-    device: Ints
+    host: Rows
+    device: Rows
     latency: Ints
 
     def code(self, name: str) -> int | None:
@@ -66,7 +67,7 @@ def keys_of(capture: Capture, by: By) -> Keys:
 def _keys(capture: Capture, by: By) -> Keys:
     if by == "class":
         return Keys(
-            pd.Index(list(LABELS.values())), host_classes(capture).astype(np.int64), device_classes(capture).astype(np.int64),
+            pd.Index(list(LABELS.values())), host_classes(capture).astype(np.int32), device_classes(capture).astype(np.int32),
             np.arange(len(CLASSES)),
         )  # fmt: skip
     host = np.arange(len(capture.host))
@@ -94,10 +95,11 @@ def _keys(capture: Capture, by: By) -> Keys:
     texts = texts.append(pd.Index([NONE_OF.get(by, "(none)"), *(f"({LABELS[name].lower()})" for name in CLASSES)]))
     own, other = (np.where(code < 0, none, code) for code in (np.append(own, -1), other))
     code, distinct = pd.factorize(texts)  # one text of two tables is one item
+    short = code.astype(np.int32)
     latency = np.full(len(CLASSES), -1, np.int64)
     for name in (*OF_KIND.values(), "wait_overhead", "window", "unexplained"):
         latency[PLACE[name]] = code[none + 1 + PLACE[name]]
-    return Keys(distinct, code[own], code[other], latency)
+    return Keys(distinct, short[own], short[other], latency)
 
 
 def _coded(codes: np.ndarray, rows: np.ndarray) -> Ints:
@@ -166,11 +168,11 @@ def _items(capture: Capture, where: Scope, by: By, phase: str) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def edge_items(capture: Capture, window: Window, keys: Keys, by: By) -> Rows:
+def edge_items(capture: Capture, window: Window, keys: Keys, by: By) -> npt.NDArray[np.integer]:
     """Returns the item that the time of each edge of a window counts for; -1 of waits of threads, and of time in which nothing was
-    recorded."""
-    if window.edges is None:  # of the whole graph
-        return memo(capture, ("critical.edge_items", by), lambda: _edge_items(window, keys))
+    recorded. Kept are classes of the whole graph, which a byte each holds: others are made in less time than their memory is worth."""
+    if by == "class" and window.edges is None:
+        return memo(capture, ("critical.edge_classes",), lambda: _edge_items(window, keys).astype(np.int8))
     return _edge_items(window, keys)
 
 
@@ -182,10 +184,13 @@ def _edge_items(window: Window, keys: Keys) -> Rows:
     return items_of_edges(window.graph, edges, window.nodes, latency, keys.device, keys.host)
 
 
-def _totals(capture: Capture, where: Scope, window: Window, of_edge: Rows, size: int) -> tuple[Ints, Ints]:
+def _totals(capture: Capture, where: Scope, window: Window, of_edge: npt.NDArray[np.integer], size: int) -> tuple[Ints, Ints]:
     """Returns per item (time of its work in the steps, -1 of what is no work; median slack of what is not on the path, -1 none)."""
     total, known = np.zeros(size, np.int64), np.zeros(size, np.bool_)
-    item, late = totals_of(window, of_edge, slack_of(capture, where), total, known)
+    slack = slack_of(capture, where)
+    device_slack(capture, where, slack)
+    item, late = totals_of(window, of_edge, slack, total, known)
+    del slack
     total[~known] = -1
     median = arrays.medians(item, late, size)
     return total, np.where(np.isfinite(median), np.nan_to_num(median), -1).astype(np.int64)
@@ -193,15 +198,21 @@ def _totals(capture: Capture, where: Scope, window: Window, of_edge: Rows, size:
 
 def slack_of(capture: Capture, where: Scope) -> Ints:
     """Returns by how much each node of the window of a selection may be late without a delay of the end of one of its steps."""
+    finals = finals_of(capture, path_of(capture, where))
+    return window_of_steps(capture, where).slack(finals.node, finals.at)
+
+
+def device_slack(capture: Capture, where: Scope, slack: Ints | None = None) -> Ints:
+    """Returns that of the `device_ends` of the window alone, which is kept. slack: that of each node, where it is known."""
 
     def make() -> Ints:
-        finals = finals_of(capture, path_of(capture, where))
-        return window_of_steps(capture, where).slack(finals.node, finals.at)
+        every = slack_of(capture, where) if slack is None else slack
+        return every[window_of_steps(capture, where).device_ends]
 
-    return memo(capture, ("critical.slack", where.rows), make)
+    return memo(capture, ("critical.device_slack", where.rows), make)
 
 
-def _saved(window: Window, of_edge: Rows, rows: Ints) -> tuple[Ints, Ints]:
+def _saved(window: Window, of_edge: npt.NDArray[np.integer], rows: Ints) -> tuple[Ints, Ints]:
     """Returns what the steps take less where each item takes half of its time, and none; -1 for items that are not replayed."""
     half, zero = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
     count = max(min(MOST_REPLAYED, EDGES_REPLAYED // max(window.size, 1)), LEAST_REPLAYED)

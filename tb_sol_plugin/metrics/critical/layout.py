@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical import passes
-from tb_sol_plugin.metrics.critical.described import Merged
+from tb_sol_plugin.metrics.critical.described import Kinds, Merged
 from tb_sol_plugin.metrics.critical.edges import KINDS
 from tb_sol_plugin.metrics.critical.items import edge_items, keys_of
 from tb_sol_plugin.metrics.critical.path import CLASSES, NORMAL_NS, PLACE, begin_class, path_of, shares_of
@@ -47,11 +47,11 @@ class Pieces:
     """
 
     edge: Rows
-    kind: Rows
+    kind: Kinds
     item: Rows
     ns: Ints
     most: Ints
-    count: Ints
+    count: Rows
     events: Floats | None = None
 
     def at(self, some: Mask) -> Pieces:
@@ -186,8 +186,9 @@ def _pieces(
         found.add(share, edge, alone, item[at].astype(np.int64) + 1, counted.ns, counted.count, events)
     keys, *columns = found.columns()
     span = len(CLASSES) * size
-    edge, kind, own = (one.astype(np.int32) for one in (keys // span - 1, keys % span // size, keys % size - 1))
-    return Pieces(edge, kind, own, *columns)
+    edge, kind, own = (keys // span - 1).astype(np.int32), (keys % span // size).astype(np.int8), (keys % size - 1).astype(np.int32)
+    ns, most, count, *more = columns
+    return Pieces(edge, kind, own, ns, most, count.astype(np.int32), *more)
 
 
 # -- Changes ----------------------------------------------------------------------------------------------------------

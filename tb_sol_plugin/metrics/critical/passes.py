@@ -23,7 +23,7 @@ NEVER: Final = 2**62
 """A latest time of what no end waits for."""
 
 
-def replay(nodes: Rows, first: Ints, source: Rows, lag: Ints, released: Ints) -> Ints:
+def replay(nodes: Rows, first: Rows, source: Rows, lag: Ints, released: Ints) -> Ints:
     """Returns when each node happens: the latest of its sources' times and lags, or `released` where it waits for nothing.
 
     nodes: in `topological_order`; one that is not among them keeps `released`.
@@ -33,14 +33,14 @@ def replay(nodes: Rows, first: Ints, source: Rows, lag: Ints, released: Ints) ->
     return out
 
 
-def replay_into(nodes: Rows, first: Ints, source: Rows, lag: Ints, out: Ints) -> None:
+def replay_into(nodes: Rows, first: Rows, source: Rows, lag: Ints, out: Ints) -> None:
     """Does the same in place: `out` holds when each node that is not replayed happens."""
-    read = (fixed(nodes, np.int32), fixed(first, np.int64), fixed(source, np.int32), fixed(lag, np.int64))
+    read = (fixed(nodes, np.int32), fixed(first, np.int32), fixed(source, np.int32), fixed(lag, np.int64))
     replay_kernel.of(len(nodes), LOADING_PAYS)(*read, out)
 
 
 def replay_each(
-    nodes: Rows, first: Ints, source: Rows, lag: Ints, released: Ints, pieces: Pieces, items: int, ends: npt.NDArray[np.integer]
+    nodes: Rows, first: Rows, source: Rows, lag: Ints, released: Ints, pieces: Pieces, items: int, ends: npt.NDArray[np.integer]
 ) -> tuple[Ints, Ints]:  # fmt: skip
     """Returns when the last of `ends` happens where one item takes half of its time, and where it takes none; per item.
 
@@ -49,7 +49,7 @@ def replay_each(
     half, none = np.zeros(items, np.int64), np.zeros(items, np.int64)
     at_once = max(1, min(AT_ONCE, LANE_BYTES // (16 * max(len(released), 1)), items))
     time = np.repeat(released.astype(np.int64)[:, None], 2 * at_once, axis=1)
-    read = (fixed(nodes, np.int32), fixed(first, np.int64), fixed(source, np.int32), fixed(lag, np.int64))
+    read = (fixed(nodes, np.int32), fixed(first, np.int32), fixed(source, np.int32), fixed(lag, np.int64))
     own = np.zeros(len(lag) + 1, np.int64)
     np.cumsum(np.bincount(pieces.edge, minlength=len(lag)), out=own[1:])
     of = [fixed(column, np.int64) for column in (own, *pieces[1:])]
@@ -84,30 +84,30 @@ def pieces(of: Rows, lag: Ints, item: npt.NDArray[np.integer], items: int) -> Pi
     return out
 
 
-def spread(node: Rows, at: Ints, chain: Mask, first: Ints, lag: Ints) -> Ints:
+def spread(node: Rows, at: Ints, chain: Mask, first: Rows, lag: Ints) -> Ints:
     """Returns when each node of a whole graph happens, from those of the condensed one.
 
     node: of the whole graph for each of the condensed one, which happens `at`. chain: nodes that wait for the one before them alone.
     """
     out = np.empty(len(chain), np.int64)
     out[node] = at
-    spread_kernel.of(len(chain), LOADING_PAYS)(fixed(chain, np.bool_), fixed(first, np.int64), fixed(lag, np.int64), out)
+    spread_kernel.of(len(chain), LOADING_PAYS)(fixed(chain, np.bool_), fixed(first, np.int32), fixed(lag, np.int64), out)
     return out
 
 
-def spread_back(node: Rows, late: Ints, chain: Mask, first: Ints, lag: Ints) -> Ints:
+def spread_back(node: Rows, late: Ints, chain: Mask, first: Rows, lag: Ints) -> Ints:
     """Returns until when each node of a whole graph may happen, from those of the condensed one; NEVER where nothing waits for it."""
     out = np.full(len(chain), NEVER, np.int64)
     out[node] = late
-    back_kernel.of(len(chain), LOADING_PAYS)(fixed(chain, np.bool_), fixed(first, np.int64), fixed(lag, np.int64), out)
+    back_kernel.of(len(chain), LOADING_PAYS)(fixed(chain, np.bool_), fixed(first, np.int32), fixed(lag, np.int64), out)
     return out
 
 
-def latest(nodes: Rows, first: Ints, source: Rows, lag: Ints, ends: npt.NDArray[np.integer], at: Ints) -> Ints:
+def latest(nodes: Rows, first: Rows, source: Rows, lag: Ints, ends: npt.NDArray[np.integer], at: Ints) -> Ints:
     """Returns until when each node may happen without a delay of the nodes `ends`, which happen at `at`; NEVER where they do not wait."""
     out = np.full(len(first) - 1, NEVER, np.int64)
     np.minimum.at(out, ends, at)
-    read = (fixed(nodes, np.int32), fixed(first, np.int64), fixed(source, np.int32), fixed(lag, np.int64))
+    read = (fixed(nodes, np.int32), fixed(first, np.int32), fixed(source, np.int32), fixed(lag, np.int64))
     latest_kernel.of(len(nodes), LOADING_PAYS)(*read, out)
     return out
 
@@ -120,13 +120,13 @@ def walk(time: Ints, source: Rows, binding: Rows, end: int, begin_ns: int) -> Ro
     return out[:count].copy()
 
 
-def held_by(nodes: Rows, first: Ints, source: Rows, lag: Ints, time: Ints, binding: Rows) -> Rows:
+def held_by(nodes: Rows, first: Rows, source: Rows, lag: Ints, time: Ints, binding: Rows) -> Rows:
     """Returns the edge that holds each node at other times: the one that held it before where it still does, else the first that does.
 
     time: as `replay` gives it for `lag`. binding: before; nodes that are not in `nodes` keep theirs.
     """
     out = binding.astype(np.int32)  # a copy
-    read = (fixed(nodes, np.int32), fixed(first, np.int64), fixed(source, np.int32), fixed(lag, np.int64), fixed(time, np.int64))
+    read = (fixed(nodes, np.int32), fixed(first, np.int32), fixed(source, np.int32), fixed(lag, np.int64), fixed(time, np.int64))
     held_kernel.of(len(nodes), LOADING_PAYS)(*read, out)
     return out
 
@@ -167,12 +167,12 @@ def take(edges: npt.NDArray[np.integer], ns: Ints, left: Ints, of: Rows, lag: In
 def load() -> None:
     """Loads the compiled loops ahead of time, as `tree.load` does."""
     none, rows, mask = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.bool_)
-    first = np.zeros(1, np.int64)
-    of = (fixed(rows, np.int32), fixed(first, np.int64), fixed(rows, np.int32), fixed(none, np.int64))
+    first = np.zeros(1, np.int32)
+    of = (fixed(rows, np.int32), fixed(first, np.int32), fixed(rows, np.int32), fixed(none, np.int64))
     replay_kernel(*of, none.copy())
-    each_kernel(*of, fixed(first, np.int64), *(fixed(none, np.int64) for _ in range(3)), 0, np.zeros((0, 2), np.int64))
-    spread_kernel(fixed(mask, np.bool_), fixed(first, np.int64), fixed(none, np.int64), none.copy())
-    back_kernel(fixed(mask, np.bool_), fixed(first, np.int64), fixed(none, np.int64), none.copy())
+    each_kernel(*of, fixed(np.zeros(1, np.int64), np.int64), *(fixed(none, np.int64) for _ in range(3)), 0, np.zeros((0, 2), np.int64))
+    spread_kernel(fixed(mask, np.bool_), fixed(first, np.int32), fixed(none, np.int64), none.copy())
+    back_kernel(fixed(mask, np.bool_), fixed(first, np.int32), fixed(none, np.int64), none.copy())
     latest_kernel(*of, none.copy())
     held_kernel(*of, fixed(none, np.int64), rows.copy())
     innermost_kernel(fixed(rows, np.int32), fixed(mask, np.bool_), fixed(mask, np.bool_), mask.copy(), rows.copy(), rows.copy())

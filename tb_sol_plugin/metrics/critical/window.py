@@ -42,7 +42,7 @@ class Window:
     nodes: Rows | None
     edges: Rows | None
     time: Ints
-    first: Ints
+    first: Rows
     source: Rows
     kind: npt.NDArray[np.int8]
     lag: Ints
@@ -72,6 +72,15 @@ class Window:
     def happens(self) -> Mask:
         """The nodes that happen in the stretch."""
         return np.asarray((self.time > self.begin) & (self.time <= self.end), np.bool_)
+
+    @property
+    def device_ends(self) -> Ints:
+        """The nodes that happen in the stretch and are ends of device work."""
+        hosts = self.graph.nodes.hosts
+        since = hosts if self.nodes is None else int(np.searchsorted(self.nodes, hosts))
+        at = since + np.flatnonzero(self.happens[since:])
+        ends: Ints = at[(self.in_graph(at) - hosts) % 2 == 1]
+        return ends
 
     @property
     def inside(self) -> Mask:
@@ -202,9 +211,9 @@ def _cut_out(graph: Graph, begin: int, end: int, stretch: Ints, ends: Rows, fina
     outside = np.unique(others[(moment <= begin) | (moment > end)])
     nodes = np.sort(np.concatenate((stretch, outside)))
     time, inside = graph.time[nodes], np.searchsorted(nodes, stretch)
-    first = np.zeros(len(nodes) + 1, np.int64)
+    first = np.zeros(len(nodes) + 1, np.int32)
     first[1:][inside] = count
-    np.cumsum(first, out=first)
+    np.cumsum(first, out=first, dtype=np.int32)
     binding = np.full(len(nodes), -1, np.int32)
     held = graph.binding[stretch]
     binding[inside] = np.where(held >= 0, held - low + first[inside], -1)
