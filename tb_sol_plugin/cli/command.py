@@ -20,7 +20,7 @@ from tb_sol_plugin.cli.export import export, export_flags
 from tb_sol_plugin.cli.files import replace
 from tb_sol_plugin.cli.index import EXECUTOR, index, index_flags
 from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, SolError, one_line
-from tb_sol_plugin.process import claim, end, keep_loaded
+from tb_sol_plugin.process import claim, end, import_libraries, keep_loaded
 from tb_sol_plugin.units import human
 from tb_sol_plugin.version import __version__
 
@@ -161,6 +161,7 @@ def _analyze(given: list[str]) -> int:
     if before is not None:
         _write(before)
         return 0
+    import_libraries()
     from tb_sol_plugin.model.registry import get, registry
 
     try:

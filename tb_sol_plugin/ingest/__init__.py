@@ -13,6 +13,7 @@ from tb_sol_plugin.format import FORMAT, SUFFIX
 from tb_sol_plugin.ingest.source import Progress, Report, base_name, head
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.process import give_back
+from tb_sol_plugin.tables.compiled import import_numba
 
 CERTAIN = re.compile(r"^(.*?)(\.\d+)?\.pt\.trace\.json(?:\.gz)?$")
 """Names that torch's own handler writes: worker, span."""
@@ -168,6 +169,7 @@ def _read(path: str, *, fs_options: dict[str, object] | None, progress: Report |
         from tb_sol_plugin.ingest.sol import reader as sol
 
         return sol.read(path, fs_options=fs_options, progress=progress)
+    import_numba()  # the reader's own imports are deeper: see `import_libraries`
     from tb_sol_plugin.ingest.kineto import reader as kineto
 
     return kineto.read(path, fs_options=fs_options, progress=progress)

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
 from tb_sol_plugin.errors import WorkerKilled
-from tb_sol_plugin.process import claim, give_back, keep_loaded
+from tb_sol_plugin.process import claim, give_back, import_libraries, keep_loaded
 from tb_sol_plugin.units import human
 
 if TYPE_CHECKING:
@@ -503,6 +503,10 @@ def smallest_capture() -> Capture:
 def _warm() -> None:
     """Read a small recording, so that imports are done and compiled code is loaded before the first real one."""
     with contextlib.suppress(Exception):  # a failure here shows again, with a name, at the first real file
+        from tb_sol_plugin.tables.compiled import import_numba
+
+        import_libraries()
+        import_numba()
         from tb_sol_plugin.ingest.kineto import decode
         from tb_sol_plugin.tables import tree
 

@@ -17,6 +17,7 @@ from tb_sol_plugin import process
 before = gc.get_threshold()
 if {ours}:
     process.claim()
+    process.import_libraries()
 from tb_sol_plugin.ingest import read
 report = read({path!r}).analyze("kernels")
 process.keep_loaded()

@@ -256,15 +256,11 @@ UNITS: Final = {"nvidia": "Tensor Core", "amd": "Matrix Core", "xpu": "XMX"}
 
 
 @cache
-def _compiled() -> tuple[tuple[re.Pattern[str], Rule], ...]:
-    return tuple((_bounded(rule.pattern), rule) for rule in MATRIX)
-
-
-@cache
 def _kinds() -> tuple[tuple[str, re.Pattern[str]], ...]:
     return tuple((kind, _bounded(pattern)) for kind, pattern in KINDS)
 
 
+@cache
 def _bounded(pattern: str) -> re.Pattern[str]:
     """Returns the pattern with at most 300 characters between two parts of it: without a bound some names take quadratic time."""
     return re.compile(pattern.replace(r"\w*", r"\w{0,300}"), re.ASCII)
@@ -278,8 +274,8 @@ def unit_name(vendor: str) -> str:
 @lru_cache(maxsize=KEPT)
 def matrix_of(name: str, vendor: str = "") -> Match:
     """Returns whether a kernel of that name runs on matrix units of `vendor` ("" unknown), with the rule that says so."""
-    for pattern, rule in _compiled():
-        if _asked(rule, vendor) and pattern.search(name):
+    for rule in MATRIX:
+        if _asked(rule, vendor) and _bounded(rule.pattern).search(name):
             return _match(rule, vendor)
     return UNKNOWN
 
