@@ -194,7 +194,7 @@ def of_series(values: object) -> Numbers | Distinct:
     """
     if isinstance(values, Numbers | Distinct):
         return values
-    series = values if isinstance(values, pd.Series) else pd.Series(values, dtype=object if isinstance(values, list) else None)  # type: ignore[call-overload]
+    series = values if isinstance(values, pd.Series) else pd.Series(values, dtype=object if isinstance(values, list) else None, copy=False)  # type: ignore[call-overload]
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         return _in_use(arrays.coded(series))

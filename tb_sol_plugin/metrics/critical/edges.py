@@ -42,11 +42,11 @@ class Edges:
     def __len__(self) -> int:
         return len(self.source)
 
-    def kinds(self, rows: npt.NDArray[np.integer]) -> Ints:
+    def kinds(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int8]:
         """Returns the kind of each of some edges, -1 for none."""
         return _picked(self.kind, rows)
 
-    def evidences(self, rows: npt.NDArray[np.integer]) -> Ints:
+    def evidences(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int8]:
         """Returns how each of some edges is known, -1 for none."""
         return _picked(self.evidence, rows)
 
@@ -55,8 +55,8 @@ class Edges:
         return Edges(self.source[rows], self.target[rows], self.kind[rows], self.evidence[rows], self.least[rows])
 
 
-def _picked(column: npt.NDArray[np.int8], rows: npt.NDArray[np.integer]) -> Ints:
-    found: Ints = np.append(column, np.int8(-1))[rows].astype(np.int64)
+def _picked(column: npt.NDArray[np.int8], rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int8]:
+    found: npt.NDArray[np.int8] = np.append(column, np.int8(-1))[rows]
     return found
 
 
