@@ -434,6 +434,7 @@ def _serve(options: argparse.Namespace) -> int:
 
     from werkzeug.serving import WSGIRequestHandler, make_server
 
+    import_libraries()
     from tb_sol_plugin.store.cluster import cluster
     from tb_sol_plugin.store.names import is_url, named, single
     from tb_sol_plugin.store.options import GB, StoreOptions
@@ -477,6 +478,7 @@ def _serve(options: argparse.Namespace) -> int:
     with contextlib.suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # what stands in temporary folders goes with the server
     try:
+        store.loader.warm()  # while the browser loads the page
         server.serve_forever()
     except KeyboardInterrupt:
         return 0

@@ -19,12 +19,12 @@ import socket
 import ssl
 import threading
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from flask import Blueprint, Flask, Request, Response, abort, request
@@ -110,6 +110,10 @@ def content_type(mimetype: str) -> str:
 # reads the real file.
 
 
+LONGEST_REST: Final = 5.0
+"""Seconds that a step of the warm-up waits for reports at the most."""
+
+
 class WarmUp:
     """Warms the server up once, in a thread. A failure stays silent: it shows again, with a name, at a real request.
 
@@ -122,18 +126,40 @@ class WarmUp:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
+        self._reports = 0
+        self._may_go_on = threading.Event()
+        self._may_go_on.set()
 
     def start(self) -> None:
         """Begin, unless that was done."""
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=warm, args=(self._ending.is_set, *self._more), name="tb-sol-warm", daemon=True)
+                self._thread = threading.Thread(target=warm, args=(self._is_ending, *self._more), name="tb-sol-warm", daemon=True)
                 atexit.register(self._end)
                 self._thread.start()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Lets it rest before its next step while a report is made, which has the processor to itself."""
+        with self._lock:
+            self._reports += 1
+            self._may_go_on.clear()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._reports -= 1
+                if not self._reports:
+                    self._may_go_on.set()
+
+    def _is_ending(self) -> bool:
+        self._may_go_on.wait(LONGEST_REST)
+        return self._ending.is_set()
 
     def _end(self) -> None:
         """Let it stop before the next page, and wait for that."""
         self._ending.set()
+        self._may_go_on.set()
         self.wait(30.0)
 
     def wait(self, seconds: float) -> bool:

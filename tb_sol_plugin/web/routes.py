@@ -152,7 +152,8 @@ class AskedReport:
     def report(self) -> Report | UnavailableReport:
         """Returns the report; StillLoading carries how far its recordings are."""
         try:
-            return self.inputs.report()
+            with context().warm_up.paused():
+                return self.inputs.report()
         except StillLoading:
             if not self.inputs.waiting:
                 raise

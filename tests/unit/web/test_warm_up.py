@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -79,3 +81,26 @@ def test_it_stops_between_two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
     http.warm(ending)
     assert len(asked) == 2
+
+
+def test_it_rests_while_a_report_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a warm-up of two steps
+    done: list[str] = []
+    began, go_on = threading.Event(), threading.Event()
+
+    def warm(ending: Callable[[], bool], *_: object) -> None:
+        began.set()
+        go_on.wait(5)
+        done.extend(step for step in ("first", "second") if not ending())
+
+    monkeypatch.setattr(http, "warm", warm)
+    monkeypatch.setattr(http, "LONGEST_REST", 60.0)
+    warm_up = http.WarmUp()
+    warm_up.start()
+    assert began.wait(5)
+    # WHEN two reports are made meanwhile THEN no step is done before the last of them is ready, and then all are
+    with warm_up.paused():
+        with warm_up.paused():
+            go_on.set()
+        assert not warm_up.wait(0.05) and not done
+    assert warm_up.wait(5) and done == ["first", "second"]
