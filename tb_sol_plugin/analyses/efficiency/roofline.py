@@ -29,11 +29,13 @@ from tb_sol_plugin.analyses.efficiency.roofline_roofs import ceilings
 from tb_sol_plugin.analyses.efficiency.roofline_selection import Direction, Selection, select
 from tb_sol_plugin.analyses.efficiency.roofline_tables import (
     above_table,
+    count_of,
     headline,
     kinds_table,
     notices,
     rows_table,
     shown_rows,
+    taken,
     unmodeled_table,
     with_causes,
 )
@@ -44,7 +46,7 @@ from tb_sol_plugin.metrics import memo_under
 from tb_sol_plugin.metrics.report.notes import edge_notices, joined_notices, sampled_words, source_notices
 from tb_sol_plugin.metrics.time.kernels import short_kernel_names
 from tb_sol_plugin.metrics.time.scope import Scope, has_ledger, scope
-from tb_sol_plugin.metrics.work.rows import By, ByLabel, group_times, rows, with_group_times
+from tb_sol_plugin.metrics.work.rows import By, ByLabel, RowColumns, group_times, rows, with_group_times
 from tb_sol_plugin.metrics.work.unmodeled import unmodeled
 from tb_sol_plugin.metrics.work.work import Work, work
 from tb_sol_plugin.model.capture import Capture
@@ -117,7 +119,7 @@ def roofline(capture: Capture, query: RooflineQuery) -> Report:
         + edge_notices(capture, part)
         + notices(capture, done, chosen, same.no_model, direction=query.direction, l2=query.level == "l2")
     )
-    ranked = [above_table(frame)] if frame["wasted_ns"].notna().any() else []
+    ranked = [above_table(frame)] if not np.isnan(frame["wasted_ns"]).all() else []
     report.sections = [
         _figure(frame, shown, same, done, query, span=8 if ranked else 12),
         *ranked,
@@ -163,23 +165,23 @@ _POINT: Final = (
 )  # fmt: skip
 
 
-def _figure(frame: pd.DataFrame, shown: pd.DataFrame, same: _Same, done: Work, query: RooflineQuery, *, span: int) -> FigureSection:
+def _figure(frame: RowColumns, shown: RowColumns, same: _Same, done: Work, query: RooflineQuery, *, span: int) -> FigureSection:
     spec = done.spec
-    untimed = not shown["measured_ns"].notna().any() and bool(shown["sol_ns"].notna().any())
+    untimed = bool(np.isnan(shown["measured_ns"]).all()) and not np.isnan(shown["sol_ns"]).all()
     if untimed:
-        shown = shown.sort_values("sol_ns", ascending=False, kind="stable")
-    time = np.nan_to_num(shown["sol_ns" if untimed else "measured_ns"].to_numpy(dtype=np.float64))
-    large = shown[np.cumsum(time) - time < DRAWN_SHARE * time.sum()].head(MOST_POINTS)
-    work_done = np.nan_to_num(large[["flop", "flop_vector"]].to_numpy(np.float64)).sum(axis=1)
-    large = large.assign(allowed=ratio(work_done, large["sol_ns"].to_numpy(np.float64) / 1e9))
-    points = [chart.Point(*row) for row in zip(*(large[name].tolist() for name in _POINT), strict=True)]
+        shown = taken(shown, np.argsort(-shown["sol_ns"], kind="stable"))  # unknown last
+    time = np.nan_to_num(shown["sol_ns" if untimed else "measured_ns"])
+    drawn_rows = np.flatnonzero(np.cumsum(time) - time < DRAWN_SHARE * time.sum())[:MOST_POINTS]
+    work_done = np.nan_to_num(shown["flop"]) + np.nan_to_num(shown["flop_vector"])
+    large = shown | {"allowed": ratio(work_done, shown["sol_ns"] / 1e9)}
+    points = [chart.Point(*row) for row in zip(*(large[name][drawn_rows].tolist() for name in _POINT), strict=True)]
     roofs = ceilings(spec, same.matrix, same.vector, l2=query.level == "l2")
     program = same.program if query.by != "step" else same.program[:1]
     drawing = chart.draw(points, program, roofs)
     pairs = "causal-aware" if query.attention == "causal_aware" else "every pair of attention counted"
     passes = "" if query.direction == "both" else f", {query.direction} pass"
     drawn = len(drawing.notes)
-    count = f"{human(drawn, 'count')} of {human(len(frame), 'count')} rows" if drawn < len(frame) else ""
+    count = f"{human(drawn, 'count')} of {human(count_of(frame), 'count')} rows" if drawn < count_of(frame) else ""
     area = "calls were not timed: hollow marks stand at their limits, area is the limit" if untimed else "area is time"
     subtitle = (area, "the line is what the device allows" if spec else "no limits known", count)
     return FigureSection(
@@ -196,9 +198,9 @@ def _figure(frame: pd.DataFrame, shown: pd.DataFrame, same: _Same, done: Work, q
     )
 
 
-def _worst(frame: pd.DataFrame) -> str:
-    wasted = frame["wasted_ns"].to_numpy(dtype=np.float64)
+def _worst(frame: RowColumns) -> str:
+    wasted = frame["wasted_ns"]
     if not np.isfinite(wasted).any():
         return ""
-    row = frame.iloc[int(np.nanargmax(wasted))]
-    return f" Most time above its limit: {row['name']}, {human(float(row['wasted_ns']), 'ns')}."
+    row = int(np.nanargmax(wasted))
+    return f" Most time above its limit: {frame['name'][row]}, {human(float(wasted[row]), 'ns')}."

@@ -22,12 +22,13 @@ from tb_sol_plugin.analyses.efficiency.roofline_roofs import (
     placed,
     powers,
 )
+from tb_sol_plugin.metrics.work.rows import RowColumns
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.columns import number_of
 from tb_sol_plugin.model.figure import cut, escape
 from tb_sol_plugin.model.report import PointNote, Scalar
-from tb_sol_plugin.tables.arrays import Floats, known_total
+from tb_sol_plugin.tables.arrays import Floats
 from tb_sol_plugin.units import NARROW, how_many, human
 
 # -- The roofline chart -----------------------------------------------------------------------------------------------
@@ -388,21 +389,26 @@ def _strip_title(points: Sequence[Point], top: float) -> fig.Plain:
 MOST_STEPS: Final = 200
 
 
-def total_row(frame: pd.DataFrame, facts: dict[str, Scalar]) -> dict[str, Scalar]:
+def total_row(frame: RowColumns, facts: dict[str, Scalar]) -> dict[str, Scalar]:
     """Returns values of the total row: totals over totals, rates over the time that a model covers.
 
     FLOP of a rate are matrix FLOP, or vector FLOP where there are no others.
     """
-    known = float(frame["known_ns"].sum())
+
+    def known_total(name: str) -> int | None:
+        good = np.isfinite(frame[name])
+        return round(float(frame[name][good].sum(dtype=np.float64))) if good.any() else None
+
+    known = float(np.nansum(frame["known_ns"]))
     flop, data = number_of(facts["total_flop"]) or number_of(facts["total_vector_flop"]), number_of(facts["total_bytes"])
     return {
-        "name": f"All {how_many(len(frame), 'row')}",
-        "calls": known_total(frame, "calls"),
+        "name": f"All {how_many(len(frame['name']), 'row')}",
+        "calls": known_total("calls"),
         "sol_ns": facts["sol_ns"],
-        "wasted_ns": known_total(frame, "wasted_ns"),
+        "wasted_ns": known_total("wasted_ns"),
         "efficiency": facts["efficiency"],
-        "compute_ns": known_total(frame, "compute_ns"),
-        "memory_ns": known_total(frame, "memory_ns"),
+        "compute_ns": known_total("compute_ns"),
+        "memory_ns": known_total("memory_ns"),
         "flop": facts["total_flop"],
         "vector_flop": facts["total_vector_flop"],
         "bytes": facts["total_bytes"],

@@ -10,7 +10,7 @@ import numpy as np
 
 from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.model import figure as fig
-from tb_sol_plugin.tables.arrays import Floats
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 from tb_sol_plugin.units import NARROW, human, scale_of
 
 CHAR_PX: Final = 5.9
@@ -30,15 +30,6 @@ class Box(NamedTuple):
     bottom: float
     right: float
     top: float
-
-    def meets(self, other: Box) -> bool:
-        return self.left < other.right and other.left < self.right and self.bottom < other.top and other.bottom < self.top
-
-    def shared(self, others: Floats) -> float:
-        """Returns area in common with `others`, px²; one row per rectangle, its weight behind its sides."""
-        wide = np.minimum(self.right, others[:, 2]) - np.maximum(self.left, others[:, 0])
-        high = np.minimum(self.top, others[:, 3]) - np.maximum(self.bottom, others[:, 1])
-        return float((wide.clip(min=0.0) * high.clip(min=0.0) * others[:, 4]).sum())
 
 
 class Canvas(NamedTuple):
@@ -83,50 +74,65 @@ class Label(NamedTuple):
 
 def placed(labels: Sequence[Label], canvas: Canvas, marks: Sequence[Box], lines: Sequence[Box]) -> list[fig.Plain]:
     """Returns Plotly annotations of the labels that found a place, in order of importance as given."""
-    behind = np.array([(*box, 1.0) for box in marks], np.float64).reshape(-1, 5)
-    below = np.array([(*box, LINE_WEIGHT) for box in lines], np.float64).reshape(-1, 5)
-    taken: list[Box] = []
+    behind, below = np.array(marks, np.float64).reshape(-1, 4), np.array(lines, np.float64).reshape(-1, 4)
+    taken = np.zeros((0, 4))
     out: list[fig.Plain] = []
     for label in labels:
-        best: tuple[float, Spot, list[Box]] | None = None
-        for spot in label.spots:
-            boxes = boxes_of(label.text, spot, canvas)
-            if any(not _inside(box, canvas) or any(box.meets(other) for other in taken) for box in boxes):
-                continue
-            covered = sum(box.shared(behind) for box in boxes)
-            if covered > LITTLE and not label.must:
-                continue
-            cost = covered + sum(box.shared(below) for box in boxes)
+        boxes, place = boxes_of(label.text, label.spots, canvas)
+        good = np.ones(len(label.spots), bool)
+        good[place[~_inside(boxes, canvas) | (_shared(boxes, taken) > 0).any(axis=1)]] = False
+        boxes, place = boxes[good[place]], place[good[place]]
+        covered = np.bincount(place, _shared(boxes, behind).sum(axis=1), len(good))
+        costs = covered + np.bincount(place, LINE_WEIGHT * _shared(boxes, below).sum(axis=1), len(good))
+        best: tuple[float, int] | None = None
+        for i in np.flatnonzero(good if label.must else good & (covered <= LITTLE)).tolist():
+            cost = float(costs[i])
             if best is None or cost < best[0] - 1.0:
-                best = (cost, spot, boxes)
+                best = cost, i
             if cost <= LITTLE:
                 break
         if best is not None and best[0] <= label.most:
-            taken += best[2]
-            out.append(_annotation(label, best[1]))
+            taken = np.concatenate((taken, boxes[place == best[1]]))
+            out.append(_annotation(label, label.spots[best[1]]))
     return out
 
 
-def boxes_of(text: str, spot: Spot, canvas: Canvas) -> list[Box]:
-    """Returns what the text covers, px; a turned text as a chain of squares that overlap by half."""
-    wide = len(text) * CHAR_PX
-    x, y = canvas.at(spot.x, spot.y)
-    x, y = x + spot.right_px, y + spot.up_px
-    if not spot.angle:
-        left = x - {"left": 0.0, "center": wide / 2, "right": wide}[spot.xanchor]
-        bottom = y - {"bottom": 0.0, "middle": LINE_PX / 2, "top": LINE_PX}[spot.yanchor]
-        return [Box(left, bottom, left + wide, bottom + LINE_PX)]
+def boxes_of(text: str, spots: Sequence[Spot], canvas: Canvas) -> tuple[Floats, Ints]:
+    """Returns what the text covers at each place, px, as rows of sides like those of `Box`, and the place of each row.
+
+    A turned text is a chain of squares that overlap by half.
+    """
+    wide, half = len(text) * CHAR_PX, LINE_PX / 2
     count = max(round(2.0 * wide / LINE_PX), 1)
-    turn = radians(spot.angle)
-    half = LINE_PX / 2
-    steps = [(i + 0.5 - count / 2) * wide / count for i in range(count)]
-    middle = y + {"bottom": half, "middle": 0.0, "top": -half}[spot.yanchor]
-    middles = [(x + step * cos(turn), middle + step * sin(turn)) for step in steps]
-    return [Box(cx - half, cy - half, cx + half, cy + half) for cx, cy in middles]
+    out: list[Floats] = []
+    for spot in spots:
+        x, y = canvas.at(spot.x, spot.y)
+        x, y = x + spot.right_px, y + spot.up_px
+        if not spot.angle:
+            left = x - {"left": 0.0, "center": wide / 2, "right": wide}[spot.xanchor]
+            bottom = y - {"bottom": 0.0, "middle": half, "top": LINE_PX}[spot.yanchor]
+            out.append(np.array([[left, bottom, left + wide, bottom + LINE_PX]]))
+            continue
+        turn = radians(spot.angle)
+        steps = (np.arange(count) + 0.5 - count / 2) * wide / count
+        across = x + steps * cos(turn)
+        up = y + {"bottom": half, "middle": 0.0, "top": -half}[spot.yanchor] + steps * sin(turn)
+        out.append(np.stack((across - half, up - half, across + half, up + half), axis=1))
+    return np.concatenate(out), np.repeat(np.arange(len(out)), [len(boxes) for boxes in out])
 
 
-def _inside(box: Box, canvas: Canvas) -> bool:
-    return box.left >= -2 and box.right <= WIDTH_PX + 2 and box.bottom >= -2 and box.top <= canvas.height + 4
+def _shared(boxes: Floats, others: Floats) -> Floats:
+    """Returns the area that each box (row) has in common with each of the others (column), px²."""
+    wide = np.minimum(boxes[:, None, 2], others[:, 2]) - np.maximum(boxes[:, None, 0], others[:, 0])
+    high = np.minimum(boxes[:, None, 3], others[:, 3]) - np.maximum(boxes[:, None, 1], others[:, 1])
+    area: Floats = np.maximum(wide, 0.0) * np.maximum(high, 0.0)
+    return area
+
+
+def _inside(boxes: Floats, canvas: Canvas) -> Mask:
+    left, bottom, right, top = boxes.T
+    inside: Mask = (left >= -2) & (right <= WIDTH_PX + 2) & (bottom >= -2) & (top <= canvas.height + 4)
+    return inside
 
 
 def _annotation(label: Label, spot: Spot) -> fig.Plain:

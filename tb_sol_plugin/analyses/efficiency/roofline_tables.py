@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.kernel_names import short_name
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.metrics.work.costs import KINDS
+from tb_sol_plugin.metrics.work.rows import RowColumns
 from tb_sol_plugin.metrics.work.sums import partial
 from tb_sol_plugin.metrics.work.work import Work, launches_of
 from tb_sol_plugin.model.capture import Capture
@@ -43,6 +45,7 @@ from tb_sol_plugin.model.report import (
     TableSection,
     make_table,
 )
+from tb_sol_plugin.tables.arrays import Places
 from tb_sol_plugin.units import capitalized, human
 
 # -- Query and columns ------------------------------------------------------------------------------------------------
@@ -55,7 +58,7 @@ LEAD = 0.80
 """The same from which the ratio leads."""
 
 
-def headline(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | None, *, by_host: bool, counted: str = "") -> str:
+def headline(frame: RowColumns, facts: dict[str, Scalar], spec: DeviceSpec | None, *, by_host: bool, counted: str = "") -> str:
     """Returns how far the modeled work is from its limit, and how few rows hold the time above it.
 
     counted: of a SOL capture, what its work was counted in (`3 sampled iterations`).
@@ -78,7 +81,7 @@ def headline(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | N
     elif isinstance(share, float) and share < PLAIN:
         covered = f"{human(share, 'ratio')} of {'host' if by_host else 'device'} time"
         first = f"Modeled {who}, {covered}, run at **{human(efficiency, 'ratio')}** of what the {spec.name if spec else 'device'} allows."
-    wasted = frame["wasted_ns"].to_numpy(dtype=np.float64)
+    wasted = frame["wasted_ns"]
     above = np.sort(wasted[np.isfinite(wasted) & (wasted > 0)])[::-1]
     if not len(above):
         return first
@@ -89,7 +92,7 @@ def headline(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | N
     return f"{first} {rows} **{human(float(running[count - 1]), 'ratio')}** of the time above the limit."
 
 
-def _counted(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | None, counted: str, *, by_host: bool) -> str:
+def _counted(frame: RowColumns, facts: dict[str, Scalar], spec: DeviceSpec | None, counted: str, *, by_host: bool) -> str:
     """Returns the work of a SOL capture, and its limit where that is known."""
     flop, vector = number_of(facts["total_flop"]), number_of(facts["total_vector_flop"])
     work = human(flop, "FLOP") if flop else f"{human(vector, 'FLOP')} of vector work" if vector else "no work with a cost model"
@@ -189,23 +192,31 @@ KIND_PAGES: Final = {COMMUNICATION: "communication", OVER_LINK: "memcpy"}
 _WHOLE: Final = ("calls", "measured_ns", "sol_ns", "compute_ns", "memory_ns", "wasted_ns", "flop", "vector_flop", "bytes")
 
 
-def with_causes(frame: pd.DataFrame, spec: DeviceSpec | None, short: Mapping[str, str], by: str = "") -> pd.DataFrame:
+def with_causes(frame: RowColumns, spec: DeviceSpec | None, short: Mapping[str, str], by: str = "") -> RowColumns:
     """Returns `frame` with `cause`: why a flagged row is faster than its limit, "" for the others; kernels by their short names.
 
     short: these, of the kernels of the recording; the others keep their names. Rows of kernels too, where no two share one.
     """
-    causes = [""] * len(frame)
+    causes = [""] * count_of(frame)
     if spec is not None:
         columns = ("kind", "dtype", "bound", "kernels", "calls", "bytes", "efficiency", "reason")
-        picked = np.flatnonzero(frame["flagged"].to_numpy())
-        cases = zip(*(frame[name].to_numpy()[picked].tolist() for name in columns), strict=True) if len(picked) else ()
+        picked = np.flatnonzero(frame["flagged"])
+        cases = zip(*(frame[name][picked].tolist() for name in columns), strict=True) if len(picked) else ()
         for at, values in zip(picked.tolist(), cases, strict=True):
             causes[at] = likely_cause(Case(*values), spec)
-    frame = frame.assign(cause=causes, main_kernel=[_brief(name, short) for name in frame["main_kernel"].tolist()])
-    if by != "kernel":
-        return frame
-    brief = frame["name"].map(lambda name: _brief(name, short) if "::" in name else name)
-    return frame.assign(name=brief.where(~brief.duplicated(keep=False), frame["name"]))
+    main = [_brief(name, short) for name in frame["main_kernel"].tolist()]
+    out: RowColumns = frame | {"cause": np.array(causes, object), "main_kernel": np.array(main, object)}
+    if by == "kernel":
+        names = out["name"].tolist()
+        brief = [_brief(name, short) if "::" in name else name for name in names]
+        often = Counter(brief)
+        out["name"] = np.array([new if often[new] == 1 else old for new, old in zip(brief, names, strict=True)], object)
+    return out
+
+
+def count_of(frame: RowColumns) -> int:
+    """Returns how many rows there are."""
+    return len(frame["name"])
 
 
 def _brief(name: str, short: Mapping[str, str]) -> str:
@@ -213,36 +224,36 @@ def _brief(name: str, short: Mapping[str, str]) -> str:
     return short.get(name) or (short_name(name) if name else "")
 
 
-def shown_rows(frame: pd.DataFrame, top: int, least_share: float) -> pd.DataFrame:
+def shown_rows(frame: RowColumns, top: int, least_share: float) -> RowColumns:
     """Returns the `top` rows with most time above their limit (0: all) that hold at least `least_share` of the time; longest first."""
     if least_share > 0:
-        frame = frame[frame["share"].to_numpy() >= least_share]
-    if 0 < top < len(frame):
-        wasted = np.nan_to_num(frame["wasted_ns"].to_numpy(dtype=np.float64), nan=-np.inf)
-        frame = frame.iloc[np.sort(np.argsort(-wasted, kind="stable")[:top])]
+        frame = taken(frame, np.flatnonzero(frame["share"] >= least_share))
+    if 0 < top < count_of(frame):
+        wasted = np.nan_to_num(frame["wasted_ns"], nan=-np.inf)
+        frame = taken(frame, np.sort(np.argsort(-wasted, kind="stable")[:top]))
     return frame
+
+
+def taken(frame: RowColumns, rows: Places) -> RowColumns:
+    """Returns some of the rows, in the order of their places."""
+    return {name: values[rows] for name, values in frame.items()}
 
 
 # -- All rows ---------------------------------------------------------------------------------------------------------
 
 
 def rows_table(
-    capture: Capture, frame: pd.DataFrame, shown: pd.DataFrame, chosen: Selection, total: dict[str, Scalar], by: str
+    capture: Capture, frame: RowColumns, shown: RowColumns, chosen: Selection, total: dict[str, Scalar], by: str
 ) -> TableSection:
     """Builds the table of the rows, then what stands outside: rows left out by the query, and device time that no operator owns."""
-    whole = float(frame["measured_ns"].sum()) + sum(chosen.outside.values())
-    body = shown.head(MOST_ROWS)
-    rest = float(frame["measured_ns"].sum()) - float(shown["measured_ns"].sum())
-    hidden = len(frame) - len(shown)
-    extra = ({HIDDEN: rest} if hidden else {}) | {name: float(ns) for name, ns in chosen.outside.items()}
-    if extra:
-        words = ("input_shapes", "dtype", "direction", "flags", "reason", "main_kernel", "cause")
-        more = pd.DataFrame(
-            {"id": list(extra), "name": list(extra), "kind": "other", "bound": "none", "measured_ns": list(extra.values())}
-            | dict.fromkeys(words, "")
-        )
-        body = pd.concat([body, more.reindex(columns=body.columns)], ignore_index=True)
-    body = _integers(body, _WHOLE).assign(share=body["measured_ns"].to_numpy(dtype=np.float64) / whole if whole else np.nan)
+    measured = float(np.nansum(frame["measured_ns"]))
+    whole = measured + sum(chosen.outside.values())
+    count, hidden = count_of(shown), count_of(frame) - count_of(shown)
+    extra = {HIDDEN: measured - float(np.nansum(shown["measured_ns"]))} if hidden else {}
+    extra |= {name: float(ns) for name, ns in chosen.outside.items()}
+    body = _with_rows(taken(shown, np.arange(MOST_ROWS)) if count > MOST_ROWS else shown, extra)
+    body["share"] = body["measured_ns"] / whole if whole else np.full(len(body["measured_ns"]), np.nan)
+    body = _integers(body, _WHOLE)
     table = make_table(
         "ops",
         f"{ONE[by]}s",
@@ -256,7 +267,7 @@ def rows_table(
         marks=_marks(body),
         filters=["kind", "bound"],
         timeline=on_timeline(capture, "calls"),
-        truncated=max(len(shown) - MOST_ROWS, 0),
+        truncated=max(count - MOST_ROWS, 0),
         footer="Bytes are a lower bound: each tensor read or written once.",
         empty="No operator has device time here.",
     )
@@ -264,16 +275,38 @@ def rows_table(
     return table
 
 
-def _hidden_text(frame: pd.DataFrame, shown: pd.DataFrame) -> str:
+_WORDS: Final = ("input_shapes", "dtype", "direction", "flags", "reason", "main_kernel", "cause")
+
+
+def _with_rows(frame: RowColumns, times: Mapping[str, float]) -> RowColumns:
+    """Returns the rows with one more for each name of `times`, of which only the time is known."""
+    out = dict(frame)
+    if not times:
+        return out
+    words = dict.fromkeys(_WORDS, "") | {"kind": "other", "bound": "none"}
+    for name, values in frame.items():
+        if values.dtype.kind == "O":
+            out[name] = np.append(values, np.full(len(times), words.get(name), object))
+        elif values.dtype.kind == "b":
+            out[name] = np.append(values, np.zeros(len(times), bool))
+        else:
+            known = values.to_numpy(np.float64, na_value=np.nan) if isinstance(values, pd.arrays.IntegerArray) else values
+            out[name] = np.append(known, np.full(len(times), np.nan))
+    names = np.array(list(times), object)
+    whole = {"id": names, "name": names, "measured_ns": np.array(list(times.values()))}
+    return out | {name: np.append(frame[name], values) for name, values in whole.items()}
+
+
+def _hidden_text(frame: RowColumns, shown: RowColumns) -> str:
     """Returns `showing 50 of 312 rows, 99.2 % of their time`; "" where all are shown."""
-    if len(shown) == len(frame):
+    if count_of(shown) == count_of(frame):
         return ""
-    time, whole = float(shown["measured_ns"].sum()), float(frame["measured_ns"].sum())
+    time, whole = float(np.nansum(shown["measured_ns"])), float(np.nansum(frame["measured_ns"]))
     share = f", {human(time / whole, 'ratio')} of their time" if whole else ""
-    return f"showing {human(len(shown), 'count')} of {human(len(frame), 'count')} rows{share}"
+    return f"showing {human(count_of(shown), 'count')} of {human(count_of(frame), 'count')} rows{share}"
 
 
-def _ranked(frame: pd.DataFrame, by: str) -> list[Column]:
+def _ranked(frame: RowColumns, by: str) -> list[Column]:
     """The columns with their ranks for this grouping: what says nothing here steps back, what is rare steps forward where it is there."""
     ranks: dict[str, int] = {}
     ranks["input_shapes"] = 1 if by == "op_shape" else 3  # two rows of one name differ in their sizes
@@ -281,24 +314,24 @@ def _ranked(frame: pd.DataFrame, by: str) -> list[Column]:
         ranks["direction"] = 3
     if by == "dtype":
         ranks["dtype"] = 3
-    if not frame["efficiency"].notna().any():
+    if np.isnan(frame["efficiency"]).all():
         ranks |= {"wasted_ns": 3, "efficiency": 3, "bound": 3}
-    if len(frame) and not frame["measured_ns"].notna().any():
+    if count_of(frame) and np.isnan(frame["measured_ns"]).all():
         ranks |= {"measured_ns": 3, "share": 3, "achieved_flop_per_s": 3, "achieved_bytes_per_s": 3, "flop": 1, "bytes": 2}
-        ranks |= {"bound": 1, "sol_ns": 1} if frame["sol_ns"].notna().any() else {}
-    if (frame["recompute"].to_numpy(dtype=np.float64) > 0).any():
+        ranks |= {"bound": 1, "sol_ns": 1} if not np.isnan(frame["sol_ns"]).all() else {}
+    if (frame["recompute"] > 0).any():
         ranks["recompute"] = 2
-    if frame["inferred"].to_numpy().any():
+    if frame["inferred"].any():
         ranks["flags"] = 2
     changed = {"name": msgspec.structs.replace(COLUMNS[0], label=ONE[by])}
     changed |= {c.name: msgspec.structs.replace(c, rank=ranks[c.name]) for c in COLUMNS if c.name in ranks}
     return [changed.get(c.name, c) for c in COLUMNS]
 
 
-def _marks(body: pd.DataFrame) -> dict[str, dict[str, Mark]]:
+def _marks(body: RowColumns) -> dict[str, dict[str, Mark]]:
     marks: dict[str, dict[str, Mark]] = {"efficiency": {}, "sol_ns": {}}
-    above = np.nan_to_num(body["efficiency"].to_numpy(dtype=np.float64)) > TOLERATED
-    guessed = np.fromiter((value is True or value == 1 for value in body["estimated"].tolist()), bool, len(body))
+    above = np.nan_to_num(body["efficiency"]) > TOLERATED
+    guessed = body["estimated"].astype(bool)
     causes, reasons = body["cause"].tolist(), body["reason"].tolist()
     for row in np.flatnonzero(above).tolist():
         marks["efficiency"][str(row)] = Mark("flagged", f"above the limit: {causes[row]}" if causes[row] else "above the limit")
@@ -307,7 +340,7 @@ def _marks(body: pd.DataFrame) -> dict[str, dict[str, Mark]]:
         why = str(reasons[row]) or "memory bandwidth unknown"
         mark = known.setdefault(why, Mark("estimated", why))
         marks["efficiency"][str(row)] = marks["sol_ns"][str(row)] = mark
-    known_ratio = ~np.isnan(body["efficiency"].to_numpy(dtype=np.float64))
+    known_ratio = ~np.isnan(body["efficiency"])
     for row, share in enumerate(body["modelled_share"].tolist()):
         part = partial(share)
         if part is not None and not above[row] and known_ratio[row]:
@@ -342,13 +375,14 @@ def _add_links(table: TableSection, outside: set[str], by: str) -> None:
 # -- Most time above the limit ----------------------------------------------------------------------------------------
 
 
-def above_table(frame: pd.DataFrame) -> TableSection:
+def above_table(frame: RowColumns) -> TableSection:
     """Builds the table of the rows with most time above their limit and the share that they hold together."""
-    wasted = frame["wasted_ns"].to_numpy(dtype=np.float64)
+    wasted = frame["wasted_ns"]
     order = np.argsort(-np.nan_to_num(wasted, nan=-np.inf), kind="stable")
     order = order[np.nan_to_num(wasted[order], nan=-1.0) > 0]
     total = float(wasted[order].sum())
-    above = frame.iloc[order[:LISTED]].assign(running_share=np.cumsum(wasted[order])[:LISTED] / total if total else np.nan)
+    above: RowColumns = {c.name: frame[c.name][order[:LISTED]] for c in (ID, *LIST_COLUMNS) if c.name in frame}
+    above["running_share"] = np.cumsum(wasted[order])[:LISTED] / total if total else np.full(min(len(order), LISTED), np.nan)
     return make_table(
         "above",
         "Most time above the limit",
@@ -492,9 +526,13 @@ def _untimed(columns: Sequence[Column]) -> list[Column]:
     return [ranked(c, 3) if c.name in NEED_TIME else c for c in columns]
 
 
-def _integers(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+def _integers(frame: RowColumns, columns: Sequence[str]) -> RowColumns:
     """Returns sums as whole numbers; unknown stays unknown, and so does what no integer holds (shapes that no memory holds)."""
-    return frame.assign(**{name: pd.array(_whole(frame[name].tolist()), dtype="Int64") for name in columns})
+    out = dict(frame)
+    for name in columns:
+        known = np.abs(frame[name]) < 2**63
+        out[name] = pd.arrays.IntegerArray(np.rint(np.where(known, frame[name], 0)).astype(np.int64), ~known)
+    return out
 
 
 def _whole(values: Sequence[float]) -> list[int | None]:

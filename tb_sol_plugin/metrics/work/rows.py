@@ -21,7 +21,6 @@ from tb_sol_plugin.metrics.work.work import Work, grouped, sides
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints, Mask, factorize, numbered
-from tb_sol_plugin.tables.table import as_table
 
 By: TypeAlias = Literal["op_shape", "op", "kernel", "module", "layer", "phase", "step", "dtype", "kind"]
 ByLabel: TypeAlias = Literal["forward_phase", "function"]
@@ -45,7 +44,11 @@ class Key(NamedTuple):
     words: Sequence[str]
 
 
-def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By | ByLabel) -> pd.DataFrame:
+RowColumns: TypeAlias = dict[str, Any]
+"""Columns of rows as arrays, by name."""
+
+
+def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By | ByLabel) -> RowColumns:
     """Returns rows of the roofline table, longest first. ops: the calls of the selection, rows of `done.ops`.
 
     Columns: id, name, input_shapes, dtype, direction, kind, main_kernel, kernels (of flagged rows: all names, one a line), bound, flags,
@@ -89,7 +92,7 @@ def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By | ByLabel) -> p
         **(_longest_kernel(capture, events, code, size) if kernels else longest_operator(capture, ops, code, size)),
     }
     order = np.argsort(-columns["measured_ns" if done.timed else "sol_ns"], kind="stable")  # unknown last
-    return as_table(pd.DataFrame({name: _text(values).take(order) for name, values in columns.items()}, copy=False))
+    return {name: _text(values).take(order) for name, values in columns.items()}
 
 
 def ids_of_calls(ops: pd.DataFrame, calls: Ints, by: Literal["op_shape", "op"]) -> list[str]:
@@ -381,27 +384,26 @@ def _known(word: dict[int, str], time: npt.NDArray[np.float64]) -> dict[str, flo
     return {name: ns for name, ns in out.items() if ns == ns and ns > 0}
 
 
-def with_group_times(frame: pd.DataFrame, times: dict[str, float]) -> pd.DataFrame:
+def with_group_times(frame: RowColumns, times: dict[str, float]) -> RowColumns:
     """Returns `frame` (rows of `work.rows.rows` without times) with those of `times`, and what follows from them; longest first."""
-    name = frame["name"].tolist()
-    time = np.array([times.get(str(n), np.nan) for n in name], np.float64)
-    sol, data = frame["sol_ns"].to_numpy(dtype=np.float64), frame["bytes"].to_numpy(dtype=np.float64)
-    flop, vector = frame["flop"].to_numpy(dtype=np.float64), frame["flop_vector"].to_numpy(dtype=np.float64)
+    time = np.array([times.get(str(n), np.nan) for n in frame["name"].tolist()], np.float64)
+    sol, data, flop, vector = (np.asarray(frame[name], np.float64) for name in ("sol_ns", "bytes", "flop", "flop_vector"))
     work = np.where(flop > 0, flop, np.where(vector > 0, vector, np.nan))
     efficiency = ratio(sol, time)
-    short = time < LAUNCH_BOUND_NS * frame["calls"].to_numpy(dtype=np.float64)
+    short = time < LAUNCH_BOUND_NS * np.asarray(frame["calls"], np.float64)
     flags = [
         ", ".join(filter(None, (str(f), LAUNCH_BOUND if s else ""))) for f, s in zip(frame["flags"].tolist(), short.tolist(), strict=True)
     ]
-    out = frame.assign(
-        measured_ns=time,
-        known_ns=time,
-        wasted_ns=time - sol,
-        efficiency=efficiency,
-        flagged=np.nan_to_num(efficiency) > TOLERATED,
-        flags=flags,
-        share=ratio(time, np.full(len(time), np.nansum(time))),
-        achieved_flop_per_s=ratio(work, time / 1e9),
-        achieved_bytes_per_s=ratio(data, time / 1e9),
-    )
-    return out.sort_values(["measured_ns", "sol_ns"], ascending=False, kind="stable", ignore_index=True)
+    out: RowColumns = frame | {
+        "measured_ns": time,
+        "known_ns": time,
+        "wasted_ns": time - sol,
+        "efficiency": efficiency,
+        "flagged": np.nan_to_num(efficiency) > TOLERATED,
+        "flags": np.array(flags, object),
+        "share": ratio(time, np.full(len(time), np.nansum(time))),
+        "achieved_flop_per_s": ratio(work, time / 1e9),
+        "achieved_bytes_per_s": ratio(data, time / 1e9),
+    }
+    order = np.lexsort((-sol, -time))  # unknown last
+    return {name: values.take(order) for name, values in out.items()}
