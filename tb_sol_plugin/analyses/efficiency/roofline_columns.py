@@ -20,7 +20,7 @@ from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import windows_of
 from tb_sol_plugin.metrics.work.columns import MODELED
-from tb_sol_plugin.metrics.work.sums import partial, utilization
+from tb_sol_plugin.metrics.work.sums import partial, performed, use_of
 from tb_sol_plugin.metrics.work.work import Work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import (
@@ -285,9 +285,9 @@ def _use(capture: Capture, done: Work, part: Scope, spec: DeviceSpec) -> dict[st
     usual = scope.step_time(capture, rows) if done.from_ledger else None
     if usual is not None:
         time = round(usual.length_ns * len(rows))
-    ops = done.ops[np.isin(done.ops["step"].to_numpy(), rows)]
+    inside = performed(done.ops).take(np.flatnonzero(np.isin(done.ops["step"].to_numpy(), rows)))
     devices = max(len(np.unique(capture.device["device"].to_numpy())), 1)
-    use = utilization(ops, spec, time, devices=devices)
+    use = use_of(inside, spec, time, devices=devices)
     return {"mfu": use.mfu, "hfu": use.hfu, "bandwidth_utilisation": use.bandwidth_utilisation, "steps_ns": time}
 
 

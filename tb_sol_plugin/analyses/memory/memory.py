@@ -420,7 +420,7 @@ def _step_marks(capture: Capture, axis: Axis) -> tuple[list[F.Plain], list[F.Pla
     """Returns lines at the starts of steps, tinted stretches of phases, with names where they have room."""
     shapes: list[F.Plain] = []
     notes: list[F.Plain] = []
-    number, first, last = (column.to_numpy() for _, column in steps_of(capture).items())
+    number, first, last = (steps_of(capture)[name].to_numpy() for name in ("number", "start_ns", "end_ns"))
     there = np.flatnonzero((last > axis.low) & (first < axis.high))
     there = there[np.argsort(first[there], kind="stable")]
     there = there[:: max(1, -(-len(there) // MOST_MARKS))]
@@ -435,7 +435,7 @@ def _step_marks(capture: Capture, axis: Axis) -> tuple[list[F.Plain], list[F.Pla
             notes.append(
                 _note_at(axis.x([begin])[0], 1, f"step {name}", yref="paper", xanchor="left", yanchor="bottom", yshift=2, color="ink-3")
             )
-    labels, first, last = (column.to_numpy(object) for _, column in outer_phases(capture).items())
+    labels, first, last = outer_phases(capture)
     there = np.flatnonzero((last > axis.low) & (first < axis.high))
     if len(there) > MOST_MARKS:
         longest = np.argsort(-(last - first)[there].astype(np.int64), kind="stable")[:MOST_MARKS]

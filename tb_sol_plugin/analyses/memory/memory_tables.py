@@ -96,7 +96,7 @@ def allocations_section(
         size = found["bytes"].to_numpy()[rows]
         rows = np.sort(rows[np.argpartition(-size, MOST_ALLOCATIONS - 1)[:MOST_ALLOCATIONS]])
     rows = rows[np.argsort(-found["bytes"].to_numpy()[rows], kind="stable")]
-    own = as_table(found.iloc[rows].reset_index(drop=True))
+    own = as_table(pd.DataFrame({name: found[name].to_numpy()[rows] for name in L.COLUMNS}, copy=False))
     state = L.states(own, window)
     begun, ended = own["row"].to_numpy() >= 0, own["free_row"].to_numpy() >= 0
     life = L.lifetimes(own)

@@ -22,9 +22,9 @@ from tb_sol_plugin.metrics.trees.module_tree import module_instance
 from tb_sol_plugin.metrics.trees.phases import STEP, phase_tree
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Ints, Mask, Objects
-from tb_sol_plugin.tables.table import Table
+from tb_sol_plugin.tables import arrays, tree
+from tb_sol_plugin.tables.arrays import Ints, Mask, Objects, Rows
+from tb_sol_plugin.tables.table import Table, as_table
 
 COLUMNS: Final = ("bytes", "start_ns", "end_ns", "known", "row", "free_row")
 NEVER: Final = np.iinfo(np.int64).max
@@ -48,12 +48,12 @@ def allocations_of(capture: Capture, curve: Curves) -> Table | None:
 
 def _frame(found: pd.DataFrame) -> Table:
     first, last = found["first"].to_numpy(), found["last"].to_numpy()
-    return Table({
+    return as_table(pd.DataFrame({
         "bytes": found["bytes"].to_numpy(), "start_ns": np.where(first >= 0, found["start_ns"].to_numpy(), -1),
         "end_ns": np.where(last >= 0, found["end_ns"].to_numpy(), NEVER),
         "known": found["paired"].to_numpy() & ~found["reused"].to_numpy(), "row": found["row"].to_numpy(),
         "free_row": found["free_row"].to_numpy(),
-    })  # fmt: skip
+    }, copy=False))  # fmt: skip
 
 
 def _of_history(capture: Capture, number: int) -> Table:
@@ -124,12 +124,12 @@ def states(found: pd.DataFrame, window: tuple[int, int] | None) -> list[str]:
     start, end = found["start_ns"].to_numpy(), found["end_ns"].to_numpy()
     begun = found["row"].to_numpy() >= 0
     low, high = window if window is not None else (np.iinfo(np.int64).min, NEVER - 1)
-    out = np.select(
-        [~found["known"].to_numpy(), ~begun | (start < low), end == NEVER, end > high],
-        ["unknown", "from before", "never freed", "freed later"],
-        "freed",
-    )
-    return [str(s) for s in out.tolist()]
+    tests = [~found["known"].to_numpy(), ~begun | (start < low), end == NEVER, end > high]
+    states: list[str] = _STATES[np.select(tests, range(len(tests)), len(tests))].tolist()
+    return states
+
+
+_STATES: Final = np.array(["unknown", "from before", "never freed", "freed later", "freed"], object)
 
 
 def lifetimes(found: pd.DataFrame) -> Ints:
@@ -162,33 +162,53 @@ def _by_operator(capture: Capture, device: Device, window: tuple[int, int] | Non
     owner = owners(capture)
     operator = owner["operator"].to_numpy()[row]
     time = capture.tables["memory"]["time_ns"].to_numpy()[row]
-    h = at.host(capture)
-    name = arrays.codes(capture.host["name"]) if len(h.start) else np.zeros(0, np.int64)
-    group = np.where(h.kind == S.OPERATOR, name, -1).astype(np.int32)
-    called = group if window is None else np.where((h.start >= window[0]) & (h.start <= window[1]), group, -1)
     names = len(capture.host["name"].cat.categories)
     gain = size > 0
-    out: dict[str, Ints] = {"calls": np.bincount(called[called >= 0], minlength=names).astype(np.int64)}
-    own = np.where(operator >= 0, name[operator.clip(0)], -1) if len(name) else np.full(len(row), -1)
     outside = operator < 0
+    inside = _Operators(capture, operator, time)
+    called = inside.name
+    if window is not None:
+        begin = at.host(capture).start[inside.rows]
+        called = called[(begin >= window[0]) & (begin <= window[1])]
+    out: dict[str, Ints] = {"calls": np.bincount(called, minlength=names).astype(np.int64)}
+    own = np.append(inside.name, -1)[inside.place]
+    both = inside.sums(np.where(gain, (1 << 32) + 1, 1), names)  # two counts in one number: a walk up the tree for each takes its time
     alone: dict[str, int] = {}
     for column, values in (("size_increase", size), ("allocations", gain.astype(np.int64)), ("allocated_bytes", np.where(gain, size, 0))):
-        whole = at.inclusive(capture, operator, time, values, group)
-        out[column] = np.pad(whole, (0, names - len(whole)))
+        out[column] = both >> 32 if column == "allocations" else inside.sums(values, names)
         out[f"self_{column}"] = at.sum_by(own, values, names)
         alone[column] = int(values[outside].sum())
-    seen = np.zeros(names, np.int64)
-    inside = at.inclusive(capture, operator, time, np.ones(len(row), np.int64), group)
-    seen[: len(inside)] = inside
-    kept = np.flatnonzero(seen)
-    texts = np.array(capture.host["name"].cat.categories.take(kept), object)
-    columns: dict[str, npt.NDArray[Any]] = {"name": texts} | {k: v[kept] for k, v in out.items()}
+    kept = np.flatnonzero(both)
+    columns: dict[str, npt.NDArray[Any]] = {"name": np.array(capture.host["name"].cat.categories.take(kept), object)}
+    columns |= {k: v[kept] for k, v in out.items()}
     if outside.any():
         last: dict[str, Any] = {"name": "", "calls": 0} | alone | {f"self_{k}": v for k, v in alone.items()}
         columns = {name: np.append(values, np.array([last[name]], values.dtype)) for name, values in columns.items()}
     order = np.argsort(-columns["self_size_increase"], kind="stable")
     numbers = ("calls", "size_increase", "self_size_increase", "allocations", "self_allocations", "allocated_bytes", "self_allocated_bytes")
-    return Table({"name": pd.Series(columns["name"][order], dtype=object), **{name: columns[name][order] for name in numbers}})
+    texts = pd.Series(columns["name"][order], dtype=object)
+    return as_table(pd.DataFrame({"name": texts, **{name: columns[name][order] for name in numbers}}, copy=False))
+
+
+class _Operators:
+    """The operators of a recording as a tree of their own, and where some events stand in it: most of the host's rows are others.
+
+    rows: host rows, ascending. name: code of the name per operator. place: the innermost operator around each event, -1 none.
+    """
+
+    def __init__(self, capture: Capture, row: Rows, time: Ints) -> None:
+        h, self.rows = at.host(capture), at.of_kind(capture, S.OPERATOR)
+        place = np.full(len(h.start) + 1, -1, np.int32)  # the last for none
+        place[self.rows] = np.arange(len(self.rows), dtype=np.int32)
+        self.name = arrays.codes(capture.host["name"])[self.rows]
+        self.place, self._time, self._stop = place[row], time, h.stop[self.rows]
+        self._above = place[at.nearest(capture, S.OPERATOR, self.rows, strict=True)]
+        self._end = np.cumsum(at.is_of_kind(capture, S.OPERATOR))[h.end[self.rows] - 1].astype(np.int32)
+
+    def sums(self, values: Ints, names: int) -> Ints:
+        """Returns the sum per name over the events inside its calls, each once."""
+        found = tree.sum_to_ancestors(self.place, self._time, values, self._above, self._stop, self._end, self.name.astype(np.int32))
+        return np.pad(found, (0, names - len(found)))
 
 
 # -- What memory is for over time, of the memory events of a trace ---------------------------------------------------

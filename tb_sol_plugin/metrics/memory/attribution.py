@@ -104,12 +104,12 @@ def attribution_rows(
         "stack": [stacks[i] for i in own] + [""] * len(more),
     }  # fmt: skip
     name, kind, stack = (pd.Series(values, dtype=object) for values in texts.values())
-    rows = Table({
+    rows = as_table(pd.DataFrame({
         "name": name, "bytes": size, "allocations": np.append(groups.allocations[order], [one[2] for one in more]),
         "share": size / total if total else np.full(len(size), np.nan),
         "estimated": np.append(estimated[order], np.zeros(len(more), bool)), "kind": kind,
         "host_row": np.append(host_row[order], np.full(len(more), -1)), "stack": stack,
-    })  # fmt: skip
+    }, copy=False))  # fmt: skip
     sentences = list(notes)
     if rest < 0:
         sentences.append(NEGATIVE)
@@ -422,8 +422,11 @@ def live_allocations(capture: Capture, device: R.Device, place: int) -> tuple[pd
     freed = found["before"].to_numpy() & (found["last"].to_numpy() <= place)
     before = (r.before if r.known else 0) - int(found["bytes"].to_numpy()[freed].sum())
     notes = [RELATIVE] * (not r.known and before < 0) + [NO_ADDRESSES] * (not bool(found["paired"].to_numpy().all()))
-    alive = np.flatnonzero(own & (first <= place) & ((stop < 0) | (stop > place)))
-    live = as_table(found.iloc[alive])
+
+    def make() -> Table:
+        return as_table(found.iloc[np.flatnonzero(own & (first <= place) & ((stop < 0) | (stop > place)))])
+
+    live = memo(capture, ("memory.live_at_peak", device), make) if place == r.peak else make()
     return live, max(before, 0) if r.known else before, tuple(notes)  # below 0, totals contradict the frees: the rest says so
 
 
@@ -432,24 +435,16 @@ def grouped(capture: Capture, live: pd.DataFrame, by: By) -> Groups:
     rows, size = live["row"].to_numpy(), live["bytes"].to_numpy()
     own = owners(capture)
     owner = own[COLUMN[by]].to_numpy()[rows].astype(np.int64)
-    names = _names(capture, by)
     if by == "phase":
-        code, host_row = owner, own["around"].to_numpy()[rows].astype(np.int64)
-    else:
-        of_host = arrays.codes(capture.host["name"]) if len(capture.host) else np.zeros(0, np.int64)
-        code = np.where(owner >= 0, of_host[owner.clip(0)], -1) if len(of_host) else owner
-        host_row = owner
-    return sum_by_name(np.where(code >= 0, code, len(names)), [*names, OUTSIDE[by]], size, host_row)
-
-
-def _names(capture: Capture, by: By) -> list[str]:
-    def make() -> list[str]:
-        if by == "phase":
-            return list(phase_tree(capture).path)
-        every = [str(name) for name in capture.host["name"].cat.categories]
-        return [module_instance(name) for name in every] if by == "module" else every
-
-    return memo(capture, ("memory.attribution.names", by), make)
+        names = phase_tree(capture).path
+        around = own["around"].to_numpy()[rows].astype(np.int64)
+        return sum_by_name(np.where(owner >= 0, owner, len(names)), [*names, OUTSIDE[by]], size, around)
+    text = arrays.coded(capture.host["name"])
+    code = np.where(owner >= 0, text.codes[owner], len(text.categories)) if len(text) else np.full(len(owner), len(text.categories))
+    used, place = arrays.in_order(code.astype(np.int64))
+    known = [str(name) for name in text.categories.take(used[used < len(text.categories)]).tolist()]
+    names = [module_instance(name) for name in known] if by == "module" else known
+    return sum_by_name(place, [*names, OUTSIDE[by]], size, owner)
 
 
 EARLIER_THAN_HISTORY: Final = "what was allocated before the history and freed within it has no call stack"

@@ -32,8 +32,8 @@ from tb_sol_plugin.metrics.trees.phases import STEP, phase_tree
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
-from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
-from tb_sol_plugin.tables.table import Table
+from tb_sol_plugin.tables.arrays import Ints, Mask, Objects, Rows
+from tb_sol_plugin.tables.table import Table, as_table
 
 # -- The line of a program that asked for memory ---------------------------------------------------------------------
 # out of call stacks, the innermost that is not torch's own.
@@ -53,12 +53,6 @@ MOST_LINES: Final = 64
 def is_users(file: str) -> bool:
     """Returns whether a file holds lines of the program and not of torch or of python's plumbing (wrappers, threads)."""
     return not _TORCH.search(file) and not _PASSING.search(file)
-
-
-def is_users_frame(name: str) -> bool:
-    """Tells the same of a python frame as a profiler writes it: `model.py(7): forward`."""
-    match = _FRAME.match(name)
-    return match is not None and is_users(match["file"])
 
 
 def frames(text: str) -> list[tuple[str, int, str]]:
@@ -107,10 +101,6 @@ def stack_text(text: str) -> str:
 # -- What ran around a memory event, on its thread and at its time ---------------------------------------------------
 
 
-_PLACED: Final = re.compile(r"^.*\(\d+\): .*$", re.DOTALL)
-"""A python frame that stands in a file; built-in functions have neither file nor line."""
-
-
 def owners(capture: Capture) -> Table:
     """Returns what ran around each row of `memory`: around, operator, module, frame, line (host rows), phase_node, step; -1 none.
 
@@ -139,20 +129,34 @@ def _owners(capture: Capture) -> Table:
     around, _ = at.annotation_around(capture, rows, time)
     phases = phase_tree(capture)
     node = np.where(around >= 0, phases.node[around.clip(0)], -1) if len(phases.node) else np.full(len(table), -1)
-    frame = _frames(capture, rows, time, lambda name: _PLACED.match(name) is not None)
-    own = _frames(capture, rows, time, is_users_frame)
-    return Table({
+    frame, own = _frames(capture, rows, time)
+    return as_table(pd.DataFrame({
         "around": rows, "operator": operator, "module": module, "frame": frame, "line": np.where(own >= 0, own, frame),
         "phase_node": node.astype(np.int32), "step": steps_at(capture, time),
-    })  # fmt: skip
+    }, copy=False))  # fmt: skip
 
 
-def _frames(capture: Capture, rows: Rows, time: Ints, test: Callable[[str], bool]) -> Rows:
+def _frames(capture: Capture, rows: Rows, time: Ints) -> tuple[Rows, Rows]:
+    """Returns the innermost python frames around that stand in a file (built-in functions do not), and those of the program."""
     h = at.host(capture)
     if not len(at.of_kind(capture, S.FRAME)):
-        return np.full(len(rows), -1, np.int32)
-    placed = at.mask_of(capture, at.named(capture, S.FRAME, test))
-    return tree.nearest(placed, h.parent, h.stop, rows, time)
+        return np.full(len(rows), -1, np.int32), np.full(len(rows), -1, np.int32)
+    files: dict[str, str] = {}
+    of_users: dict[str, bool] = {}
+
+    def placed(name: str) -> bool:
+        match = _FRAME.match(name)
+        if match is not None:
+            files[name] = file = match["file"]
+            if file not in of_users:
+                of_users[file] = is_users(file)
+        return match is not None
+
+    out = []
+    for test in (placed, lambda name: name in files and of_users[files[name]]):
+        rows = tree.nearest(at.mask_of(capture, at.named(capture, S.FRAME, test)), h.parent, h.stop, rows, time)  # those are among these
+        out.append(rows)
+    return out[0], out[1]
 
 
 def steps_at(capture: Capture, time: Ints) -> npt.NDArray[np.int32]:
@@ -170,26 +174,25 @@ def steps_at(capture: Capture, time: Ints) -> npt.NDArray[np.int32]:
 # -- The outermost phases of a recording as marks on an axis of time -------------------------------------------------
 
 
-def outer_phases(capture: Capture) -> pd.DataFrame:
-    """Returns user ranges with no other around them but a step, on the thread that has most of them.
-
-    Columns: name, start_ns, end_ns, in order of time.
+def outer_phases(capture: Capture) -> tuple[Objects, Ints, Ints]:
+    """Returns (name, start ns, end ns) of user ranges with no other around them but a step, on the thread that has most of them, in order
+    of time.
     """
     return memo(capture, ("memory.outer_phases",), lambda: _outer(capture))
 
 
-def _outer(capture: Capture) -> pd.DataFrame:
+def _outer(capture: Capture) -> tuple[Objects, Ints, Ints]:
     h = at.host(capture)
     rows = at.of_kind(capture, S.ANNOTATION)
     if not len(rows):
-        return pd.DataFrame({"name": np.zeros(0, object), "start_ns": np.zeros(0, np.int64), "end_ns": np.zeros(0, np.int64)})
+        return np.zeros(0, object), np.zeros(0, np.int64), np.zeros(0, np.int64)
     step = at.mask_of(capture, at.named(capture, S.ANNOTATION, lambda name: phase_name(name) == STEP))
     above = at.nearest(capture, S.ANNOTATION, rows, strict=True)
     rows = rows[((above < 0) | step[above.clip(0)]) & ~step[rows]]
     if len(rows):
         rows = rows[h.thread[rows] == np.bincount(h.thread[rows].clip(0)).argmax()]
     names = arrays.per_text(capture.host["name"], rows, phase_name, object)
-    return pd.DataFrame({"name": names, "start_ns": h.start[rows], "end_ns": h.stop[rows]})
+    return names, h.start[rows], h.stop[rows]
 
 
 NAMES: Final = ("params", "grads", "optimizer", "activations", "inputs", "temporary", "autograd_detail", "before", "unknown")
@@ -214,7 +217,8 @@ def _categories(capture: Capture, device: R.Device) -> Table:
     made = np.flatnonzero((found["row"].to_numpy() >= 0) & found["paired"].to_numpy())
     if len(made) and len(capture.host):
         out[made] = _of_made(capture, device, found, made)
-    return Table({"category": out, "estimated": (out != _CODE["before"]) & (out != _CODE["unknown"])})
+    estimated = (out != _CODE["before"]) & (out != _CODE["unknown"])
+    return as_table(pd.DataFrame({"category": out, "estimated": estimated}, copy=False))
 
 
 def _of_made(capture: Capture, device: R.Device, found: pd.DataFrame, made: npt.NDArray[np.intp]) -> npt.NDArray[np.int8]:
@@ -227,7 +231,7 @@ def _of_made(capture: Capture, device: R.Device, found: pd.DataFrame, made: npt.
     kinds = _kinds(capture)
 
     def within(mask: Mask) -> Rows:
-        return tree.nearest(mask, h.parent, h.stop, around, start)
+        return tree.nearest(mask, h.parent, h.stop, around, start) if mask.any() else np.full(len(around), -1, np.int32)
 
     node = within(kinds["node"])
     step = within(kinds["optimizer"])
@@ -249,7 +253,7 @@ def _of_made(capture: Capture, device: R.Device, found: pd.DataFrame, made: npt.
         (within(kinds["loader"]) >= 0, "inputs"),
         (copied & (not host), "inputs"),
         (kept | (operator < 0), "unknown"),
-        (~in_module & (start < _first_module_after(h, steps, after)), "inputs"),
+        (~in_module & (start < _first_module_after(capture, h, steps, after)), "inputs"),
         (copied & (host and len(capture.device) > 0), "unknown"),  # results that came back from the device
     ]
     out = np.select([mask for mask, _ in rules], [_CODE[name] for _, name in rules], _CODE["activations"])
@@ -259,7 +263,6 @@ def _of_made(capture: Capture, device: R.Device, found: pd.DataFrame, made: npt.
 
 def _kinds(capture: Capture) -> dict[str, Mask]:
     """Returns host rows that are nodes of the backward pass, operators that are none, optimizer steps and waits for data."""
-    h = at.host(capture)
 
     def named(kind: int, test: Callable[[str], bool]) -> Mask:
         return at.mask_of(capture, at.named(capture, kind, test))
@@ -267,15 +270,15 @@ def _kinds(capture: Capture) -> dict[str, Mask]:
     node = named(S.OPERATOR, lambda n: n.startswith(NODE))
     return {
         "node": node,
-        "operator": (h.kind == S.OPERATOR) & ~node,
+        "operator": at.is_of_kind(capture, S.OPERATOR) & ~node,
         "optimizer": named(S.ANNOTATION, lambda n: bool(_OPTIMIZER.search(n)) and not _NOT_OPTIMIZER.search(n)),
         "loader": named(S.ANNOTATION, lambda n: bool(_LOADER.search(n))),
     }
 
 
-def _first_module_after(h: at.Host, steps: Ints, after: Ints) -> Ints:
+def _first_module_after(capture: Capture, h: at.Host, steps: Ints, after: Ints) -> Ints:
     """Returns when the first module call after each number of optimizer steps begins; before all times where none does."""
-    calls = np.sort(h.start[h.kind == S.MODULE])
+    calls = np.sort(h.start[at.of_kind(capture, S.MODULE)])
     if not len(calls):
         return np.full(len(after), np.iinfo(np.int64).min)
     begun = np.r_[np.iinfo(np.int64).min, steps]

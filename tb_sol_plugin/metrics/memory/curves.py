@@ -19,6 +19,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.tables.series import thinned
+from tb_sol_plugin.tables.table import Table, as_table
 
 MOST: Final = 4_000
 """Points of a curve."""
@@ -130,13 +131,15 @@ def thin(curve: Curves, most: int) -> Curves:
     )  # fmt: skip
 
 
-def steps(capture: Capture) -> pd.DataFrame:
+def steps(capture: Capture) -> Table:
     """Returns steps as marks: number, start_ns, end_ns on the host, in order; none where no step was recorded."""
-    table = capture.steps
-    if capture.facts.pseudo_step:
-        table = table.iloc[:0]
-    columns = {"number": "number", "start_ns": "host_start_ns", "end_ns": "host_end_ns"}
-    return pd.DataFrame({name: table[column].to_numpy() for name, column in columns.items()})
+
+    def make() -> Table:
+        columns = {"number": "number", "start_ns": "host_start_ns", "end_ns": "host_end_ns"}
+        some = 0 if capture.facts.pseudo_step else len(capture.steps)
+        return as_table(pd.DataFrame({name: capture.steps[column].to_numpy()[:some] for name, column in columns.items()}, copy=False))
+
+    return memo(capture, ("memory.steps",), make)
 
 
 def _of_events(capture: Capture, device: R.Device) -> Curves | None:
@@ -222,8 +225,10 @@ def _failures(events: pd.DataFrame, time: Ints) -> tuple[Event, ...]:
 
 def _of_timeline(capture: Capture) -> list[Curves | None]:
     table = capture.tables[S.MEMORY_TIMELINE.name]
+    if not len(table):
+        return []
     names = table["device"].astype(str)
-    return [_stack(table[(names == d).to_numpy()], d) for d in sorted(set(names))] if len(table) else []
+    return [_stack(table[(names == d).to_numpy()], d) for d in sorted(set(names))]
 
 
 def _stack(table: pd.DataFrame, device: str) -> Curves | None:
@@ -249,6 +254,8 @@ def _stack(table: pd.DataFrame, device: str) -> Curves | None:
 def _of_records(capture: Capture) -> list[Curves | None]:
     """Makes the curve of records, at their times; peaks between records are known from the records, without their time."""
     table = capture.tables[S.MEMORY_RECORDS.name]
+    if not len(table):
+        return []
     use = (table["device"].to_numpy() >= 0) & (table["allocated"].to_numpy() >= 0) & arrays.where(table["since"], lambda s: s != "phase")
     table = table[use].sort_values("time_ns", kind="stable")
     out = []

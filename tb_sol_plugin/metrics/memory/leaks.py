@@ -8,6 +8,7 @@ a level that falls back. Steps are those of a trace, or iterations of the record
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -20,7 +21,7 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.memory import curves as C
 from tb_sol_plugin.metrics.memory.allocations import allocations_of
 from tb_sol_plugin.metrics.memory.categories import own_line, owners
-from tb_sol_plugin.metrics.memory.curves import Curves, steps
+from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.fragmentation import unthinned
 from tb_sol_plugin.metrics.memory.sources import number_of
 from tb_sol_plugin.metrics.trees.module_tree import module_instance
@@ -28,6 +29,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Floats, Ints
+from tb_sol_plugin.tables.table import Table, as_table
 
 # -- Memory in use per step of a trace, or per iteration of a program's records --------------------------------------
 # the least and the most of each.
@@ -45,16 +47,16 @@ def levels_of_steps(curve: Curves, steps: pd.DataFrame) -> pd.DataFrame:
     """Returns the levels of steps (number, start_ns, end_ns) that a curve reaches into."""
     if curve.allocated is None or not len(curve.time_ns) or not len(steps):
         return _nothing()
-    inside = (steps["end_ns"].to_numpy() > curve.time_ns[0]) & (steps["start_ns"].to_numpy() <= curve.time_ns[-1])
-    steps = steps[inside].sort_values("start_ns", kind="stable", ignore_index=True)
-    if not len(steps):
+    start, end, number = (steps[name].to_numpy() for name in ("start_ns", "end_ns", "number"))
+    inside = np.flatnonzero((end > curve.time_ns[0]) & (start <= curve.time_ns[-1]))
+    if not len(inside):
         return _nothing()
-    start, end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
+    inside = inside[np.argsort(start[inside], kind="stable")]
+    start, end, number = start[inside], end[inside], number[inside].astype(np.int64)
     least, most = extremes(curve.time_ns, curve.allocated, start, end)
-    number = steps["number"].to_numpy().astype(np.int64)
     if (np.diff(number) <= 0).any():
         number = np.arange(len(number), dtype=np.int64)
-    return pd.DataFrame({"step": number, "start_ns": start, "end_ns": end, "least": least, "most": most})
+    return pd.DataFrame({"step": number, "start_ns": start, "end_ns": end, "least": least, "most": most}, copy=False)
 
 
 def of_records(capture: Capture, curve: Curves) -> pd.DataFrame:
@@ -86,6 +88,8 @@ def records_of(capture: Capture, number: int) -> pd.DataFrame:
     number: -1 the only device that has some.
     """
     table = capture.tables[S.MEMORY_RECORDS.name]
+    if not len(table):
+        return table
     device = table["device"].to_numpy()
     every = np.unique(device[device >= 0])
     if number < 0 and len(every) == 1:
@@ -134,9 +138,10 @@ class StepLeaks:
     left: Ints
 
 
-def no_leaks() -> pd.DataFrame:
+@functools.cache
+def no_leaks() -> Table:
     """Returns a table of evidence without rows."""
-    return pd.DataFrame({c: pd.Series(dtype=object if c in ("by", "name") else np.int64) for c in COLUMNS})
+    return as_table(pd.DataFrame({c: pd.Series(dtype=object if c in ("by", "name") else np.int64) for c in COLUMNS}))
 
 
 def step_leaks(capture: Capture, curve: Curves, steps: pd.DataFrame) -> StepLeaks:
@@ -415,25 +420,27 @@ def _with(steps: pd.DataFrame, warm: npt.NDArray[np.bool_], line: Floats) -> pd.
 # in use at most and at the end, allocated and freed.
 
 
-def sums_of_steps(capture: Capture, curve: Curves) -> pd.DataFrame:
+def sums_of_steps(capture: Capture, curve: Curves) -> Table:
     """Returns one row per step with a part of the curve. curve: whole, not thinned.
 
     step (its number), start_ns, end_ns (on the host), peak, peak_ns (in use at most, and when; the level at its start counts), end (in use
     at its end), allocated, freed (sums of all rises and falls; -1 where the source has samples only), reserved (at most; -1 unknown).
     """
-    table = steps(capture)
-    start, end = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
+    return memo(capture, ("memory.sums_of_steps", curve.device, curve.source), lambda: _sums_of_steps(capture, curve))
+
+
+def _sums_of_steps(capture: Capture, curve: Curves) -> Table:
+    start, end, number = (C.steps(capture)[name].to_numpy() for name in ("start_ns", "end_ns", "number"))
     time, level = curve.time_ns, curve.allocated
-    if level is None or not len(time):
-        start, end, table = start[:0], end[:0], table.iloc[:0]
     # a record at the end of a step is of that step; an event at its end is of the next one
     side: Literal["left", "right"] = "right" if curve.source == "recorder" else "left"
     reach = end + (side == "right")
-    seen = (reach > (time[0] if len(time) else 0)) & (start <= (time[-1] if len(time) else 0)) & (end > start)
-    table, start, end = table[seen], start[seen], end[seen]
-    if not len(table) or level is None:
+    if level is not None and len(time):
+        seen = (reach > time[0]) & (start <= time[-1]) & (end > start)
+        number, start, end = number[seen], start[seen], end[seen]
+    if level is None or not len(time) or not len(number):
         names = ("step", "start_ns", "end_ns", "peak", "peak_ns", "end", "allocated", "freed", "reserved")
-        return pd.DataFrame({name: np.zeros(0, np.int64) for name in names})
+        return as_table(pd.DataFrame({name: np.zeros(0, np.int64) for name in names}))
     before = np.searchsorted(time, start, side=side) - 1  # the level that the step begins with; -1 none
     low = before.clip(0)
     high = np.maximum(np.searchsorted(time, end, side=side), low + 1)
@@ -449,13 +456,13 @@ def sums_of_steps(capture: Capture, curve: Curves) -> pd.DataFrame:
     change = np.diff(level, prepend=level[:1])
     up, down = (np.r_[0, np.cumsum(part)] for part in (change.clip(min=0), (-change).clip(min=0)))
     sampled = curve.source == "recorder"
-    unknown = np.full(len(table), -1, np.int64)
-    return pd.DataFrame({
-        "step": table["number"].to_numpy(), "start_ns": start, "end_ns": end, "peak": peak, "peak_ns": np.maximum(time[at], start),
+    unknown = np.full(len(number), -1, np.int64)
+    return as_table(pd.DataFrame({
+        "step": number, "start_ns": start, "end_ns": end, "peak": peak, "peak_ns": np.maximum(time[at], start),
         "end": level[high - 1], "allocated": unknown if sampled else up[high] - up[inner],
         "freed": unknown if sampled else down[high] - down[inner],
         "reserved": curve.reserved[_argmax(curve.reserved, low, high)] if curve.reserved is not None else unknown,
-    })  # fmt: skip
+    }, copy=False))  # fmt: skip
 
 
 def _argmax(level: Ints, low: Ints, high: Ints) -> Ints:

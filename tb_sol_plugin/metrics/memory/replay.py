@@ -164,7 +164,7 @@ def pair_allocations(r: Replay) -> pd.DataFrame:
         "address": r.address[at], "bytes": np.abs(r.bytes[at]), "start_ns": start, "end_ns": end,
         "lifetime_ns": np.where((first >= 0) & (last >= 0), end - start, -1),
         "before": (first < 0) & (r.address[at] != -1), "paired": r.address[at] != -1, "reused": (last < 0) & (ends >= 0),
-    })  # fmt: skip
+    }, copy=False)  # fmt: skip
 
 
 def live_allocations(capture: Capture, device: Device, at: int) -> tuple[pd.DataFrame, int]:
