@@ -12,7 +12,6 @@ from typing import ClassVar, Final, Literal
 
 import msgspec
 import numpy as np
-import pandas as pd
 import xxhash
 
 from tb_sol_plugin.analyses.time import modules_tables as rows_of
@@ -73,7 +72,7 @@ from tb_sol_plugin.model.report import (
     make_table,
 )
 from tb_sol_plugin.tables.arrays import Floats, Ints
-from tb_sol_plugin.units import capitalized, human
+from tb_sol_plugin.units import capitalized, human, humans
 
 MOST_NAMED = 500
 IN_THE_MODEL = "Name in the model below that of its parent; equal siblings are merged, with how many they are."
@@ -242,8 +241,8 @@ def _report(capture: Capture, part: Scope, query: ModulesQuery, captured: Captur
     return report
 
 
-def _time(rows: Columns | pd.DataFrame, direction: str) -> Ints:
-    total, again, backward = (np.asarray(rows[name]) for name in ("device_total_ns", "again_device_ns", "backward_device_ns"))
+def _time(rows: Columns, direction: str) -> Ints:
+    total, again, backward = (rows[name] for name in ("device_total_ns", "again_device_ns", "backward_device_ns"))
     return np.asarray(total + again if direction == "forward" else backward if direction == "backward" else total + again + backward)
 
 
@@ -257,7 +256,7 @@ def _derived(rows: Columns, query: ModulesQuery, whole: int, has_device: bool) -
     return out
 
 
-def _keys(nodes: pd.DataFrame, rows: list[MergedRow]) -> list[str]:
+def _keys(nodes: Columns, rows: list[MergedRow]) -> list[str]:
     """Returns a stable key per row: the path of names from the root, `Class×n` for merged rows, a number after equal paths."""
     keys: list[str] = []
     seen: dict[str, int] = {}
@@ -289,18 +288,18 @@ def _below(above: str, own: str) -> str:
 # -- Facts ------------------------------------------------------------------------------------------------------------
 
 
-def _facts(capture: Capture, part: Scope, nodes: pd.DataFrame, limits: str) -> dict[str, int | None]:
+def _facts(capture: Capture, part: Scope, nodes: Columns, limits: str) -> dict[str, int | None]:
     device = capture.device["duration_ns"].to_numpy()
     module = capture.device["module"].to_numpy()
-    roots = nodes["parent"].to_numpy() < 0
+    roots = nodes["parent"] < 0
     names, events = nodes["name"].tolist(), nodes["device_events"].tolist()
     whole = int(device[part.device].sum())
     inside = int(device[part.device & (module >= 0)].sum())
-    backward = int(nodes["backward_device_ns"].to_numpy()[roots].sum())
+    backward = int(nodes["backward_device_ns"][roots].sum())
     credited = int(_time(nodes, "both")[roots].sum())
     facts: dict[str, int | None] = {
         "instances": len(set(names)),
-        "calls": int(nodes["calls"].to_numpy().sum()),
+        "calls": int(nodes["calls"].sum()),
         "classes": len(set(nodes["class_name"].tolist())),
         "instances_with_device_time": len({name for name, count in zip(names, events, strict=True) if count > 0}),
         "device_ns": whole,
@@ -310,7 +309,7 @@ def _facts(capture: Capture, part: Scope, nodes: pd.DataFrame, limits: str) -> d
         "outside_ns": max(whole - credited, 0),
     }
     if labels_alone(capture):
-        calls = module_calls(capture, part)[nodes["node"].to_numpy()]
+        calls = module_calls(capture, part)[nodes["node"]]
         facts["calls"] = int(calls.sum()) if np.isfinite(calls).all() else None
     if source.is_capture(capture):
         facts["flop"] = round(float(np.nansum(calls_of(capture, part, limits).values["flop"])))
@@ -319,7 +318,7 @@ def _facts(capture: Capture, part: Scope, nodes: pd.DataFrame, limits: str) -> d
     return facts
 
 
-def _qualified(capture: Capture, nodes: pd.DataFrame, rows: list[MergedRow]) -> list[str | None]:
+def _qualified(capture: Capture, nodes: Columns, rows: list[MergedRow]) -> list[str | None]:
     """Returns names in the model, where a SOL capture knows them; of merged modules all, so that a filter finds each."""
     if not source.is_capture(capture):
         return [None] * len(rows)
@@ -334,7 +333,7 @@ def _qualified(capture: Capture, nodes: pd.DataFrame, rows: list[MergedRow]) -> 
 def _table(
     capture: Capture,
     part: Scope,
-    nodes: pd.DataFrame,
+    nodes: Columns,
     table: Columns,
     rows: list[MergedRow],
     query: ModulesQuery,
@@ -406,7 +405,7 @@ def _mark(section: TableSection) -> None:
         section.marks["efficiency"] = marks
 
 
-def _classes(capture: Capture, part: Scope, nodes: pd.DataFrame, query: ModulesQuery, facts: dict[str, int | None]) -> TableSection:
+def _classes(capture: Capture, part: Scope, nodes: Columns, query: ModulesQuery, facts: dict[str, int | None]) -> TableSection:
     whole = facts["device_ns"] or 0
     rows, table = class_rows(nodes), _derived(by_class(nodes), query, whole, bool(len(capture.device)))
     if source.is_capture(capture):
@@ -445,7 +444,7 @@ CHART_PIXELS: Final = 1150.0
 
 
 def icicle(
-    nodes: pd.DataFrame,
+    nodes: Columns,
     time: Ints,
     rows: list[MergedRow],
     keys: list[str],
@@ -466,30 +465,33 @@ def icicle(
     path = _paths(above, [f"{name}#{i}" for i, name in enumerate(nodes["name"].tolist())])
     has_time = bool(time.sum())
     width = asked if asked != "device" or has_time else "host"
-    values = {"device": time, "host": nodes["host_total_ns"].to_numpy(), "flop": nodes["flop"].to_numpy()}[width]
+    values = {"device": time, "host": nodes["host_total_ns"], "flop": nodes["flop"]}[width]
     value = np.nan_to_num(values.astype(np.float64))
     value = _bounded(above, value)
     widest = np.argsort(-value, kind="stable")[:limit]
     shown = set(widest[value[widest] > 0].tolist())
-    sol, measured = nodes["sol_ns"].to_numpy(float).tolist(), nodes["measured_ns"].to_numpy(float).tolist()
+    sol, measured = nodes["sol_ns"].tolist(), nodes["measured_ns"].tolist()
     kinds = nodes["class_name"].tolist()
     unit = "FLOP" if width == "flop" else "ns"
-    pixels = value / max(float(value[nodes["parent"].to_numpy() < 0].sum()), 1.0) * CHART_PIXELS
+    pixels = value / max(float(value[nodes["parent"] < 0].sum()), 1.0) * CHART_PIXELS
     boxes: dict[str, list[Scalar]] = {k: [] for k in ("ids", "labels", "parents", "values", "text", "hovertext", "customdata")}
     colors: list[str] = []
-    for i in sorted(shown):
+    drawn = sorted(shown)
+    widths, room = value[drawn].tolist(), pixels[drawn].tolist()
+    for i, amount, length, space in zip(drawn, humans(widths, unit), widths, room, strict=True):
         efficiency = sol[i] / measured[i] if measured[i] > 0 and math.isfinite(sol[i]) else None
+        percent = human(efficiency, "ratio") if efficiency is not None else ""
         name = names[i]
-        share = f", {human(value[i] / whole, 'ratio')} of device time" if whole and width == "device" else ""
-        text = f"efficiency {human(efficiency, 'ratio')}" if efficiency is not None else "no cost model"
+        share = f", {human(length / whole, 'ratio')} of device time" if whole and width == "device" else ""
+        text = f"efficiency {percent}" if percent else "no cost model"
         boxes["ids"].append(path[i])
         boxes["parents"].append(path[above[i]] if above[i] in shown else "")
         boxes["labels"].append(name)
-        boxes["values"].append(float(value[i]))
-        boxes["text"].append(_box_text(name, efficiency, float(pixels[i])))
+        boxes["values"].append(length)
+        boxes["text"].append(_box_text(name, percent, space))
         kind = str(kinds[i])
         titled = f"<b>{name}</b>" if name.startswith(kind) else f"<b>{name}</b> {kind}"
-        boxes["hovertext"].append(f"{titled}<br>{human(float(value[i]), unit)}{share}<br>{text}")
+        boxes["hovertext"].append(f"{titled}<br>{amount}{share}<br>{text}")
         boxes["customdata"].append(keys[row_of[i]])
         colors.append(efficiency_color(efficiency))
     trace: fig.Plain = {
@@ -508,7 +510,7 @@ def icicle(
     lacking = " (no device time known)" if asked == "device" and width == "host" else ""
     words = {"device": "device time", "host": "host time", "flop": "FLOP"}[width]
     wide = [i for i in shown if pixels[i] >= 3]
-    depth = int(nodes["depth"].to_numpy()[wide].max()) + 1 if wide else 1
+    depth = int(nodes["depth"][wide].max()) + 1 if wide else 1
     trace["maxdepth"] = depth
     left_out = int((value > 0).sum()) - len(shown)
     more = f"; {left_out} narrow boxes left out" if left_out > 0 else ""
@@ -523,15 +525,20 @@ def icicle(
     )
 
 
-def _box_text(name: str, efficiency: float | None, pixels: float) -> str:
+LETTER_PIXELS: Final = 6.6
+EDGE_PIXELS: Final = 8
+
+
+def _box_text(name: str, percent: str, pixels: float) -> str:
     """What fits in a box: name and efficiency, the name, its initial and number (`EncoderLayer_12` is L12, `layers.12` l12), nothing."""
-    percent = human(efficiency, "ratio") if efficiency is not None else ""
+    if pixels <= LETTER_PIXELS + EDGE_PIXELS:
+        return ""
     words = re.findall(r"[A-Z][a-z]*", name)
     number = name.rpartition("_")[2] if "_" in name else ""
     numbered = re.fullmatch(r"(?:.*\.)?([a-z])\w*\.(\d+)", name)
     short = f"{numbered[1]}{numbered[2]}" if numbered else f"{words[-1][0]}{number}" if words else ""
     for text in (f"{name}  {percent}".strip(), name, f"{short} {percent}".strip(), short):
-        if text and len(text) * 6.6 + 8 < pixels:
+        if text and len(text) * LETTER_PIXELS + EDGE_PIXELS < pixels:
             return text
     return ""
 

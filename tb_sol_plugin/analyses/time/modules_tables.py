@@ -44,7 +44,7 @@ def with_ratios(rows: Columns) -> Columns:
 
 
 def with_label_times(
-    capture: Capture, part: Scope, nodes: pd.DataFrame, rows: list[MergedRow], table: Columns, direction: Direction
+    capture: Capture, part: Scope, nodes: Columns, rows: list[MergedRow], table: Columns, direction: Direction
 ) -> Columns:
     """Returns rows of a SOL capture with the forward device time that was measured around modules; unknown where one of a row was not.
 
@@ -52,13 +52,13 @@ def with_label_times(
     Where no call has a time of its own, the forward pass also gets its efficiency from it.
     """
     if labels_alone(capture):
-        calls = module_calls(capture, part)[nodes["node"].to_numpy()]
+        calls = module_calls(capture, part)[nodes["node"]]
         count = [calls[list(row.nodes)].sum() for row in rows]
         nothing = np.full(len(rows), None, object)
         table = table | {
             "calls": np.array([int(n) if n == n else None for n in count], object), "host_total_ns": nothing, "host_self_ns": nothing,
         }  # fmt: skip
-    each = module_device_ns(capture, part)[nodes["node"].to_numpy()]
+    each = module_device_ns(capture, part)[nodes["node"]]
     time = np.array([each[list(row.nodes)].sum() for row in rows], np.float64)
     if not np.isfinite(time).any():
         return table
@@ -75,12 +75,12 @@ def known(values: npt.NDArray[Any]) -> bool:
     return bool(pd.notna(values).any())
 
 
-def longest_calls(capture: Capture, part: Scope, nodes: pd.DataFrame, rows: list[MergedRow]) -> Columns:
+def longest_calls(capture: Capture, part: Scope, nodes: Columns, rows: list[MergedRow]) -> Columns:
     """Returns the columns of LONGEST of rows of `module_times`, merged or not: the longest of the calls of all nodes of a row."""
     tree_ = module_tree(capture)
     h = at.host(capture)
     of_node = np.full(len(tree_.name) + 1, -1, np.int64)
-    numbers = nodes["node"].to_numpy()
+    numbers = nodes["node"]
     of_node[numbers[[node for row in rows for node in row.nodes]]] = np.repeat(np.arange(len(rows)), [len(row.nodes) for row in rows])
     calls = np.flatnonzero(part.host & (tree_.node >= 0)) if len(tree_.node) else np.zeros(0, np.int64)
     found = longest(of_node[tree_.node[calls]], h.start[calls], h.duration[calls], len(rows))
@@ -88,7 +88,7 @@ def longest_calls(capture: Capture, part: Scope, nodes: pd.DataFrame, rows: list
 
 
 def with_self_rows(
-    capture: Capture, work: ModuleWork, nodes: pd.DataFrame, rows: list[MergedRow], table: Columns, whole: int
+    capture: Capture, work: ModuleWork, nodes: Columns, rows: list[MergedRow], table: Columns, whole: int
 ) -> Columns:
     """Adds after each row with modules inside a row `self: bmm, softmax` for the work of the module itself, backward work included.
 
@@ -117,10 +117,10 @@ def with_self_rows(
     return {name: np.insert(values.astype(object), chosen + 1, extra.get(name, nothing)) for name, values in table.items()}
 
 
-def _self_names(work: ModuleWork, nodes: pd.DataFrame, rows: list[MergedRow], most: int = 3) -> dict[int, str]:
+def _self_names(work: ModuleWork, nodes: Columns, rows: list[MergedRow], most: int = 3) -> dict[int, str]:
     """Returns per row the operators that own most of its own device time, `aten::` left out."""
     row_of_node = np.full(len(work.own["flop"]) + 1, -1, np.int64)
-    numbers = nodes["node"].to_numpy()
+    numbers = nodes["node"]
     row_of_node[numbers[[node for row in rows for node in row.nodes]]] = np.repeat(np.arange(len(rows)), [len(row.nodes) for row in rows])
     row = row_of_node[np.where(work.node >= 0, work.node, -1)]
     name = work.calls.ops["name"]
@@ -222,7 +222,7 @@ def below(name: str, above: str) -> str:
     return name.removeprefix(f"{above}.") if above else name
 
 
-def node_names(nodes: pd.DataFrame, names: Sequence[str]) -> list[str]:
+def node_names(nodes: Columns, names: Sequence[str]) -> list[str]:
     """Returns per row of `module_times` its name below its parent's. names: per node of the tree its name in the model, "" unknown."""
     own = [names[n] for n in nodes["node"].tolist()]
     at = {int(n): i for i, n in enumerate(nodes["node"].tolist())}

@@ -324,11 +324,12 @@ def _program(capture: Capture) -> dict[str, str]:
         return {}
     table, names = capture.tables["operators"], arrays.coded(capture.host["name"])
     host, types = table["host"].to_numpy(), arrays.coded(table["types"])
-    matrix = [i for i, name in enumerate(names.categories.tolist()) if MATRIX.search(str(name))]
-    own = np.isin(names.codes[host], matrix)
-    seen = {kind for i in np.unique(types.codes[own]).tolist() if i >= 0 for kind in FLOATS if kind in str(types.categories[i])}
+    code, every = names.codes[host], [str(name) for name in names.categories.tolist()]
+    own = arrays.having(code, [i for i in arrays.in_use(code, len(every)).tolist() if MATRIX.search(every[i])], len(every))
+    known = types.categories.take(arrays.in_use(types.codes[own], len(types.categories))).tolist()
+    seen = {kind for text in known for kind in FLOATS if kind in str(text)}
     out = {"types of matrix products": ", ".join(sorted(FLOATS[k] for k in seen))} if seen else {}
-    compiled = any(COMPILED.search(str(name)) for name in names.categories.tolist())
+    compiled = any(map(COMPILED.search, every))
     graphs = at.any_named(capture, lambda name: "GraphLaunch" in name)
     return out | {"compiled": "yes" if compiled else "no", "CUDA graphs": "yes" if graphs else "no"}
 
@@ -387,7 +388,7 @@ def _by_name(capture: Capture) -> dict[str, Owners]:
     names, kinds = classes["short_name"].tolist(), classes["kind"].tolist()
     known = sorted(set(kinds))
     kind = np.array([known.index(k) for k in kinds], np.int64)
-    copies = np.isin(device["kind"].to_numpy(), (S.MEMCPY, S.MEMSET))
+    copies = (device["kind"].to_numpy() == S.MEMCPY) | (device["kind"].to_numpy() == S.MEMSET)
     directions = arrays.coded(device["direction"])
     return {
         "kernel": Owners(len(names), names.__getitem__, np.where(kernels, code, -1).astype(np.int32), belongs=kinds.__getitem__),
@@ -413,6 +414,8 @@ def _launches(owners: Mapping[str, Owners]) -> Owners:
     device = np.full(len(kernel.device), -1, np.int32)
     device[rows] = place
 
+    kernels = (known % kernel.count).tolist()
+
     def part(i: int) -> list[int]:
         left, out = int(known[i]), []
         for size in sizes:
@@ -427,7 +430,7 @@ def _launches(owners: Mapping[str, Owners]) -> Owners:
             texts.append(level.name(one - 1)[:NAME] if one else "")
         return BETWEEN.join(reversed(texts + [""] * (3 - len(texts))))
 
-    return Owners(len(known), name, device, belongs=lambda i: kernel.belongs(part(i)[0]), most=3 * NAME + 2)
+    return Owners(len(known), name, device, belongs=lambda i: kernel.belongs(kernels[i]), most=3 * NAME + 2)
 
 
 def _operators(capture: Capture) -> Owners:

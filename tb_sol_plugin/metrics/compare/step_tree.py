@@ -51,9 +51,12 @@ class StepTree(msgspec.Struct, frozen=True):
 def step_tree(capture: Capture, number: int, on_device: Mask, on_host: Mask) -> StepTree | None:
     """Returns the tree of a step; None where no operator was recorded in it. on_device, on_host: which rows are of the step."""
     h = at.host(capture)
-    use = on_host & np.isin(h.kind, KINDS)
-    use[_steps_themselves(capture, np.flatnonzero(use & (h.kind == S.ANNOTATION)))] = False
-    if not (use & (h.kind == S.OPERATOR)).any():
+    use = on_host & np.logical_or.reduce([at.is_of_kind(capture, kind) for kind in KINDS])
+    annotations = at.of_kind(capture, S.ANNOTATION)
+    use[_steps_themselves(capture, annotations[on_host[annotations]])] = False
+    operators = at.of_kind(capture, S.OPERATOR)
+    operators = operators[on_host[operators]]
+    if not len(operators):
         return None
     launched = np.flatnonzero(on_device)
     call = at.launches(capture)
@@ -69,7 +72,6 @@ def step_tree(capture: Capture, number: int, on_device: Mask, on_host: Mask) -> 
     owner = tree.nearest(mask, h.parent, h.stop, rows, moments, h.end)
     device = at.sum_by(place[owner], capture.device["duration_ns"].to_numpy()[launched], len(nodes) + 1)
     own = at.self_among(capture, (S.OPERATOR,))
-    operators = np.flatnonzero(on_host & (h.kind == S.OPERATOR))
     holder = tree.nearest(mask, h.parent, h.stop, operators.astype(np.int32), h.start[operators], h.end)
     host = at.sum_by(place[holder], own[operators], len(nodes) + 1)
     parent = np.concatenate([[-1], place[above]])
@@ -98,10 +100,12 @@ def _steps_themselves(capture: Capture, rows: Ints) -> Ints:
 
 def _around(use: Mask, h: at.Host, owners: Ints) -> Mask:
     """Returns which rows have one of `owners` in their subtree."""
-    owners = np.sort(owners[owners >= 0])
+    owns = np.zeros(len(use) + 1, np.bool_)
+    owns[1:][owners[owners >= 0]] = True
+    before = np.cumsum(owns)
     rows = np.flatnonzero(use)
     out = np.zeros(len(use), np.bool_)
-    out[rows] = np.searchsorted(owners, h.end[rows]) > np.searchsorted(owners, rows)
+    out[rows] = before[h.end[rows]] > before[rows]
     return out
 
 
@@ -138,13 +142,14 @@ def _names(capture: Capture, nodes: Ints, kind: Ints, parent: Ints, root: str) -
     module = np.flatnonzero(kind == S.MODULE)
     called: dict[int, tuple[str, str]] = {}
     instances: dict[tuple[int, str], dict[str, int]] = {}
-    for at_node, one, up in zip(module.tolist(), (place[module + 1] - 1).tolist(), parent[module].tolist(), strict=True):
+    first = len(words)
+    for one, up in zip((place[module + 1] - 1).tolist(), parent[module].tolist(), strict=True):
         if one not in called:
             called[one] = module_instance(texts[one]), module_class_name(texts[one])
         instance, of = called[one]
         seen = instances.setdefault((up, of), {})
-        place[at_node + 1] = len(words)
         words.append(f"{of[: NAME - 12]}[{seen.setdefault(instance, len(seen))}]"[:NAME])
+    place[module + 1] = np.arange(first, len(words))
     number: dict[str, int] = {}
     alike = np.array([number.setdefault(word, len(number)) for word in words], np.int64)
     name, order = pd.factorize(alike[place])
@@ -171,8 +176,9 @@ def _sizes(capture: Capture, nodes: Ints) -> tuple[Ints, tuple[tuple[int, ...], 
     code = np.where(row[nodes] >= 0, shapes.codes[np.maximum(row[nodes], 0)], -1) if len(table) else np.full(len(nodes), -1)
     found: dict[tuple[int, ...], int] = {(): 0}
     place, left = np.zeros(len(shapes.categories) + 1, np.int64), MOST_SIZES
-    used, often = np.unique(code[code >= 0], return_counts=True)
-    for c in used[np.argsort(-often, kind="stable")].tolist():
+    often = np.bincount(code[code >= 0])
+    used = np.flatnonzero(often)
+    for c in used[np.argsort(-often[used], kind="stable")].tolist():
         sizes = sizes_of(str(shapes.categories[c]))
         if sizes not in found:
             left -= len(sizes)

@@ -29,7 +29,6 @@ from tb_sol_plugin.metrics.work.sums import VALUES, Calls, calls_of, subtree_sum
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, Places, Rows
-from tb_sol_plugin.tables.table import as_table
 
 # -- Work of operator calls credited to module nodes -----------------------------------------------------------------
 # forward work by containment, backward work through its forward operator.
@@ -137,6 +136,8 @@ SUMS: Final = (
     "again_device_ns",
 )
 """Columns of a node that add up over merged nodes."""
+Columns: TypeAlias = dict[str, npt.NDArray[Any]]
+"""Rows of modules by column."""
 BY_NODE: Final = ("calls", "host_self_ns", "device_self_ns", "backward_self_ns")
 """Those of them that leave out the nodes below."""
 
@@ -152,8 +153,8 @@ def work_of(capture: Capture, part: Scope, direction: Direction = "both", limits
     return memo_under(capture, calls_of(capture, part, limits).done.spec, key, make)
 
 
-def module_times(capture: Capture, part: Scope, direction: Direction = "both", limits: str = "") -> pd.DataFrame:
-    """Returns one row per node called in the selection, in preorder.
+def module_times(capture: Capture, part: Scope, direction: Direction = "both", limits: str = "") -> Columns:
+    """Returns the columns of one row per node called in the selection, in preorder.
 
     Columns: node, parent (node, -1 at a root), depth, name, class_name, calls (inner ones of a module that calls itself among them),
     host_total_ns (of the outermost calls), host_self_ns (less the modules inside), device_total_ns (device events whose launch
@@ -219,7 +220,7 @@ def module_times(capture: Capture, part: Scope, direction: Direction = "both", l
     seen = np.logical_or.reduce([columns[name] > 0 for name in ("calls", "backward_device_ns", "device_total_ns", "again_device_ns")])
     if tree.of_label is not None:
         seen = np.logical_or.reduce([~np.isnan(columns[name]) for name in ("flop", "bytes", "owned_sum_ns")])
-    return as_table(pd.DataFrame({name: values[seen] for name, values in columns.items()}, copy=False))
+    return {name: values[seen] for name, values in columns.items()}
 
 
 def _within_itself(capture: Capture, node: Nodes, rows: npt.NDArray[np.intp]) -> Mask:
@@ -270,7 +271,7 @@ class MergedRow:
         return len(self.nodes) > 1
 
 
-def merge_siblings(frame: pd.DataFrame) -> list[MergedRow]:
+def merge_siblings(frame: Columns) -> list[MergedRow]:
     """Returns rows of `module_times` with equal siblings merged, in preorder.
 
     Siblings are equal when class and structure below are. Three or more are merged, two only below a merged row, where the
@@ -295,7 +296,7 @@ def merge_siblings(frame: pd.DataFrame) -> list[MergedRow]:
     return out
 
 
-def unmerged(frame: pd.DataFrame) -> list[MergedRow]:
+def unmerged(frame: Columns) -> list[MergedRow]:
     """Returns every node as a row of its own."""
     position = {int(n): i for i, n in enumerate(frame["node"].tolist())}
     return [
@@ -324,18 +325,14 @@ def _equal(nodes: list[int], shape: list[int], always: bool) -> list[tuple[int, 
     return sorted(out, key=lambda g: g[0])
 
 
-Columns: TypeAlias = dict[str, npt.NDArray[Any]]
-"""Rows of modules by column."""
-
-
-def merged_sums(frame: pd.DataFrame, rows: list[MergedRow]) -> Columns:
+def merged_sums(frame: Columns, rows: list[MergedRow]) -> Columns:
     """Returns sums of `SUMS` and `WORK` per merged row; a row of 24 equal layers is named `Layer 24×`."""
     return {
         "name": np.array([f"{r.class_name} {len(r.nodes)}×" if r.merged else r.name for r in rows], object),
         "class_name": np.array([r.class_name for r in rows], object),
         "instances": np.array([len(r.nodes) for r in rows], np.int64),
         "parent": np.array([r.parent for r in rows], np.int64),
-        **_sums_of({name: frame[name].to_numpy() for name in (*SUMS, *WORK)}, rows),
+        **_sums_of({name: frame[name] for name in (*SUMS, *WORK)}, rows),
     }
 
 
@@ -348,21 +345,21 @@ def _sums_of(columns: Mapping[str, npt.NDArray[Any]], rows: list[MergedRow]) -> 
     return whole | summed({name: column for name, column in values.items() if name not in whole}, group, len(rows))
 
 
-def class_rows(frame: pd.DataFrame) -> list[MergedRow]:
+def class_rows(frame: Columns) -> list[MergedRow]:
     """Returns a row per class of `module_times`, in order of first appearance, of the nodes with no node of the same instance above."""
     return _by_class(frame, np.flatnonzero(~_below_itself(frame)))
 
 
-def _by_class(frame: pd.DataFrame, nodes: Places) -> list[MergedRow]:
-    code, classes = pd.factorize(frame["class_name"].to_numpy(object)[nodes])
+def _by_class(frame: Columns, nodes: Places) -> list[MergedRow]:
+    code, classes = pd.factorize(frame["class_name"][nodes])
     parts = np.split(nodes[np.argsort(code, kind="stable")], np.cumsum(np.bincount(code))[:-1])
     return [MergedRow(tuple(own.tolist()), -1, str(c), str(c)) for c, own in zip(classes, parts, strict=False)]
 
 
-def _below_itself(frame: pd.DataFrame) -> Mask:
+def _below_itself(frame: Columns) -> Mask:
     """Returns per row of `module_times` whether a node of the same instance stands above it."""
     nodes, ups, names = (frame[c].tolist() for c in ("node", "parent", "name"))
-    out = np.zeros(len(frame), bool)
+    out = np.zeros(len(nodes), bool)
     around: list[int] = []
     """Rows above the present one: rows are in preorder."""
     inside: dict[str, int] = {}
@@ -375,15 +372,15 @@ def _below_itself(frame: pd.DataFrame) -> Mask:
     return out
 
 
-def by_class(frame: pd.DataFrame) -> Columns:
+def by_class(frame: Columns) -> Columns:
     """Returns sums per class over all instances, each over its outermost calls; two instances of a class, one in the other, both count.
 
     Columns: class_name, instances (distinct names), SUMS, WORK.
     """
     rows, names = class_rows(frame), frame["name"].tolist()
     of_nodes = {name: name in BY_NODE or name.startswith(OWN) for name in (*SUMS, *WORK)}
-    outermost = _sums_of({name: frame[name].to_numpy() for name, every in of_nodes.items() if not every}, rows)
-    each = _sums_of({name: frame[name].to_numpy() for name, every in of_nodes.items() if every}, _by_class(frame, np.arange(len(frame))))
+    outermost = _sums_of({name: frame[name] for name, every in of_nodes.items() if not every}, rows)
+    each = _sums_of({name: frame[name] for name, every in of_nodes.items() if every}, _by_class(frame, np.arange(len(names))))
     classes = np.array([row.class_name for row in rows], object)
     counts = np.array([len({names[node] for node in row.nodes}) for row in rows], np.int64)
     return {"name": classes, "class_name": classes, "instances": counts, **outermost, **each}

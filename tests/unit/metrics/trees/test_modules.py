@@ -22,7 +22,7 @@ from tests.support.training import BACKWARD_THREAD, read_back, training
 
 
 def times(c: Capture, step: str = "") -> pd.DataFrame:
-    return module_times(c, scope(c, Query(step=step))).set_index("name")
+    return pd.DataFrame(module_times(c, scope(c, Query(step=step)))).set_index("name")
 
 
 def test_forward_backward_and_host_time_of_a_training_run(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_flop_of_forward_and_backward_work_are_counted_separately(tmp_path: Path
     # GIVEN addmm of 4x16 by 16x8: 2 * 4 * 16 * 8 = 1 024 FLOP a call; the backward products carry no shapes
     c = read_back(training(steps=1), tmp_path)
     whole = scope(c, Query())
-    by = {d: module_times(c, whole, d).set_index("name")["flop"] for d in ("forward", "backward", "both")}  # type: ignore[arg-type]
+    by = {d: pd.DataFrame(module_times(c, whole, d)).set_index("name")["flop"] for d in ("forward", "backward", "both")}  # type: ignore[arg-type]
     assert by["forward"]["Linear_0"] == 1_024 and by["forward"]["Net_0"] == 2_048 == by["both"]["Net_0"]
     assert np.isnan(by["backward"]["Net_0"])
 
@@ -64,7 +64,7 @@ def test_one_instance_called_from_two_places_is_two_nodes(tmp_path: Path) -> Non
     # THEN the tree has a node at each place, in preorder, and their calls add up to the instance's
     assert tree.name == ["A_0", "Shared_7", "B_0", "Shared_7"]
     assert tree.parent.tolist() == [-1, 0, -1, 2] and tree.end.tolist() == [2, 2, 4, 4] and tree.depth.tolist() == [0, 1, 0, 1]
-    assert module_times(c, scope(c, Query())).groupby("name")["calls"].sum()["Shared_7"] == 3
+    assert pd.DataFrame(module_times(c, scope(c, Query()))).groupby("name")["calls"].sum()["Shared_7"] == 3
 
 
 def test_a_module_inside_itself_is_one_node_over_its_outermost_calls(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_recomputed_forward_inside_the_backward_pass_is_not_backward_of_the_oute
     t.launch("again", at=2_100, start=2_200, duration=70, thread=BACKWARD_THREAD)
     t.launch("gradient", at=2_500, start=2_600, duration=30, thread=BACKWARD_THREAD)
     c = read_back(t, tmp_path)
-    row = module_times(c, scope(c, Query())).set_index("name").loc["Block_0"]
+    row = pd.DataFrame(module_times(c, scope(c, Query()))).set_index("name").loc["Block_0"]
     # THEN forward holds both runs (60 + 70), backward only the gradient
     assert (row["calls"], row["device_total_ns"], row["backward_device_ns"]) == (2, 130, 30)
 
@@ -164,7 +164,7 @@ def test_a_backward_pass_run_inside_a_module_call_is_not_counted_twice(tmp_path:
     t.op("AddmmBackward0", 1_010, 480, sequence=3, forward_thread=1)
     t.launch("gradient", at=1_100, start=1_200, duration=25)
     c = read_back(t, tmp_path)
-    t2 = module_times(c, scope(c, Query())).set_index("name")
+    t2 = pd.DataFrame(module_times(c, scope(c, Query()))).set_index("name")
     # THEN for the trainer the gradient is in its own forward (it launched it), for the layer it is backward: both add up to 65
     assert t2.loc["Trainer_0", ["device_total_ns", "backward_device_ns"]].tolist() == [65, 0]
     assert t2.loc["Layer_0", ["device_total_ns", "backward_device_ns"]].tolist() == [40, 25]

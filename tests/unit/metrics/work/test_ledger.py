@@ -93,10 +93,10 @@ def test_phases_modules_and_rows_hold_the_same_work(tmp_path: Path) -> None:
     ops = dict(zip(phase_times(c, part)["path"], phase_times(c, part)["ops"], strict=True))
     assert ops == {"ProfilerStep": 7, "ProfilerStep/train": 5, "ProfilerStep/train/forward": 2, "ProfilerStep/train/backward": 3}
     # AND by module: each Linear has its forward and twice that backward, but for the input of the first, which needs no gradient
-    nodes = module_times(c, part).set_index("name")
+    nodes = pd.DataFrame(module_times(c, part)).set_index("name")
     assert nodes["flop"].to_dict() == {"MLP_0": FLOP, "Linear_0": 16_384, "Linear_1": 6_144}
     assert nodes["backward_flop"].to_dict() == {"MLP_0": 12_288, "Linear_0": 8_192, "Linear_1": 4_096}
-    assert module_times(c, part, "forward").set_index("name")["flop"].to_dict() == {"MLP_0": 10_240, "Linear_0": 8_192, "Linear_1": 2_048}
+    assert pd.DataFrame(module_times(c, part, "forward")).set_index("name")["flop"].to_dict() == {"MLP_0": 10_240, "Linear_0": 8_192, "Linear_1": 2_048}
     # AND every grouping of the roofline adds up to the ledger
     for by in ("op_shape", "op", "kernel", "module", "layer", "phase", "step", "dtype", "kind"):
         t = report(c, "roofline", by=by).table("ops")

@@ -182,7 +182,7 @@ def test_a_kernel_takes_its_part_of_the_operators_work(run: Capture) -> None:
 
 
 def test_inclusive_work_of_a_module_is_its_own_and_that_below(run: Capture) -> None:
-    nodes = module_times(run, scope(run, Query())).set_index("name")
+    nodes = pd.DataFrame(module_times(run, scope(run, Query()))).set_index("name")
     assert nodes["sol_ns"].to_dict() == {"Net_0": pytest.approx(PRODUCT + ADD), "Linear_0": pytest.approx(PRODUCT)}
     assert nodes["own_sol_ns"].to_dict() == {"Net_0": pytest.approx(ADD), "Linear_0": pytest.approx(PRODUCT)}
     # AND the page adds what lies outside: rows without a parent hold all limits and all device time
@@ -222,7 +222,7 @@ def test_forward_work_run_again_is_forward_and_counted_as_recomputed(tmp_path: P
     product(t, 25_000, 500_000, [170_000], thread=BACKWARD)
     c = opened(t, tmp_path)
     part = scope(c, Query())
-    both, forward, backward = (module_times(c, part, d).set_index("name").loc["Block_0"] for d in ("both", "forward", "backward"))  # type: ignore[arg-type]
+    both, forward, backward = (pd.DataFrame(module_times(c, part, d)).set_index("name").loc["Block_0"] for d in ("both", "forward", "backward"))  # type: ignore[arg-type]
     # THEN of three products two are forward work, and one of these is recomputed; the time of the latter is no backward time
     assert both["flop"] == 3 * 2 * 4096**3 and forward["flop"] == 2 * 2 * 4096**3 and backward["flop"] == 2 * 4096**3
     assert both["recompute_ns"] == 160_000 == forward["recompute_ns"] and np.nan_to_num(backward["recompute_ns"]) == 0
