@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Final, Literal
 
 import numpy as np
-import pandas as pd
 
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.critical.idle import CAUSES, idle, streams
@@ -24,6 +23,7 @@ from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import Column, Fact, OnTimeline, Report, Scalar, Sort, make_facts, make_table
 from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints, Objects
 from tb_sol_plugin.units import capitalized, human
 
 COLOR: Final = {
@@ -93,13 +93,13 @@ def run(capture: Capture, query: IdleQuery) -> Report:
         raise BadQuery(f"kernel_wait_ns {query.kernel_wait_ns} is no length of a gap", hint="give 0 to 1000000000", field="kernel_wait_ns")
     where = scope(capture, query)
     found = idle(capture, where.device, kernel_wait_ns=query.kernel_wait_ns)
-    total = {name: int(found[name].to_numpy().sum()) for name in CAUSES}
-    start, length = found["start_ns"].to_numpy(), found["duration_ns"].to_numpy()
+    total = {name: int(found[name].sum()) for name in CAUSES}
+    start, length = found["start_ns"], found["duration_ns"]
     whole = int(length.sum())
     host = sum(total[name] for name in CAUSES if name.startswith("host_") or name in ("dataloader", "sync", "handoff"))
     values: dict[str, Scalar] = {
         "idle_ns": whole, "host_ns": host, "launch_ns": total["launch"], "sync_ns": total["sync"], "unexplained_ns": total["unexplained"],
-        "gaps": len(found),
+        "gaps": len(start),
     }  # fmt: skip
     spans = start, start + length
     around = stretch(capture, "stretch", "Around the longest gap", spans, "shaded: no stream runs; the bar: the critical path", path=True)
@@ -112,7 +112,7 @@ def run(capture: Capture, query: IdleQuery) -> Report:
             make_table(
                 "causes", "Why it idles", _causes(capture, found, query.by),
                 [c for c in CAUSE_COLUMNS if c.name != "group" or query.by != "device"], key="id", sort=Sort("time_ns"), span=8,
-                adds=["time_ns", "share"] if len(np.unique(found["device"].to_numpy())) == 1 else ["time_ns"], subtitle=where.label,
+                adds=["time_ns", "share"] if len(np.unique(found["device"])) == 1 else ["time_ns"], subtitle=where.label,
                 timeline=OnTimeline("longest_ns", "longest_start_ns", "longest_ns", what="its longest gap"),
                 footer="Time until a late launch is split by what the launching thread did in it: a gap may have parts of several causes.",
                 empty="No gap between two pieces of work.",
@@ -132,16 +132,16 @@ def run(capture: Capture, query: IdleQuery) -> Report:
     )  # fmt: skip
 
 
-def _causes(capture: Capture, found: pd.DataFrame, by: str) -> dict[str, list[Scalar]]:
+def _causes(capture: Capture, found: dict[str, Ints], by: str) -> dict[str, list[Scalar]]:
     """Returns one row per device, step or user range, and cause: a gap is of the step and range of the work that ends it."""
-    device, start, length = (found[name].to_numpy() for name in ("device", "start_ns", "duration_ns"))
-    names, group = _groups(capture, found["next"].to_numpy(), by)
-    pair, first = arrays.factorize([device, group]) if len(found) else (device, device)
+    device, start, length = (found[name] for name in ("device", "start_ns", "duration_ns"))
+    names, group = _groups(capture, found["next"], by)
+    pair, first = arrays.factorize([device, group]) if len(start) else (device, device)
     count = len(first)
     whole = {one: int(length[device == one].sum()) for one in np.unique(device).tolist()}
     parts: list[tuple[Scalar, ...]] = []
     for name, label in CAUSES.items():
-        time = found[name].to_numpy()
+        time = found[name]
         some = np.flatnonzero(time)
         total, gaps = arrays.exact_sums(pair[some], time[some], count), np.bincount(pair[some], minlength=count)
         longest = np.zeros(count, np.int64)
@@ -169,8 +169,7 @@ def _groups(capture: Capture, row: np.ndarray, by: str) -> tuple[list[str], np.n
     return [""], np.zeros(len(row), np.int64)
 
 
-def _streams(frame: pd.DataFrame) -> dict[str, object]:
-    columns = {name: frame[name].to_numpy() for name in frame.columns}
+def _streams(columns: dict[str, Objects]) -> dict[str, object]:
     known = np.isfinite(columns["queue_mean"].astype(np.float64))
     names = [f"device {d}, stream {s}" for d, s in zip(columns["device"].tolist(), columns["stream"].tolist(), strict=True)]
     return columns | {"stream": names, **{name: arrays.or_none(columns[name], known) for name in ("queue_max", "empty_ns")}}

@@ -470,7 +470,7 @@ def icicle(
     value = _bounded(above, value)
     widest = np.argsort(-value, kind="stable")[:limit]
     shown = set(widest[value[widest] > 0].tolist())
-    sol, measured = nodes["sol_ns"].tolist(), nodes["measured_ns"].tolist()
+    reached = _efficiencies(nodes)
     kinds = nodes["class_name"].tolist()
     unit = "FLOP" if width == "flop" else "ns"
     pixels = value / max(float(value[nodes["parent"] < 0].sum()), 1.0) * CHART_PIXELS
@@ -479,8 +479,7 @@ def icicle(
     drawn = sorted(shown)
     widths, room = value[drawn].tolist(), pixels[drawn].tolist()
     for i, amount, length, space in zip(drawn, humans(widths, unit), widths, room, strict=True):
-        efficiency = sol[i] / measured[i] if measured[i] > 0 and math.isfinite(sol[i]) else None
-        percent = human(efficiency, "ratio") if efficiency is not None else ""
+        percent = human(reached[i], "ratio") if reached[i] is not None else ""
         name = names[i]
         share = f", {human(length / whole, 'ratio')} of device time" if whole and width == "device" else ""
         text = f"efficiency {percent}" if percent else "no cost model"
@@ -493,7 +492,7 @@ def icicle(
         titled = f"<b>{name}</b>" if name.startswith(kind) else f"<b>{name}</b> {kind}"
         boxes["hovertext"].append(f"{titled}<br>{amount}{share}<br>{text}")
         boxes["customdata"].append(keys[row_of[i]])
-        colors.append(efficiency_color(efficiency))
+        colors.append(efficiency_color(reached[i]))
     trace: fig.Plain = {
         "type": "icicle",
         **boxes,
@@ -523,6 +522,12 @@ def icicle(
         table="modules",
         height=min(60 + 38 * depth, 620),
     )
+
+
+def _efficiencies(nodes: Columns) -> list[float | None]:
+    """Returns limit over time of each node, None where one of them is not known."""
+    pairs = zip(nodes["sol_ns"].tolist(), nodes["measured_ns"].tolist(), strict=True)
+    return [sol / time if time > 0 and math.isfinite(sol) else None for sol, time in pairs]
 
 
 LETTER_PIXELS: Final = 6.6

@@ -191,7 +191,7 @@ def _headline(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWor
     top = max(shares, key=lambda s: s.host_ns)
     start, end = windows(capture, part)
     window = int((end - start).sum())
-    row = frame[frame["path"] == top.path].iloc[0]
+    place = frame["path"].tolist().index(top.path)
     each = " per step" if part.rows else ""
     host = human(round(top.host_ns), "ns")
     if source.is_capture(capture):
@@ -201,7 +201,7 @@ def _headline(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWor
         text = "No part of the step is marked" if unmarked else f"**{top.name}** takes {host} of host time{each}"
         return f"{text}{_outside(frame) if unmarked else ''}; no device activity was recorded."
     idle_ns = int(gpu_parts(capture, start, end)[3].sum())
-    device_ns = round(int(row["device_ns"]) / part.step_count)
+    device_ns = round(int(frame["device_ns"].to_numpy()[place]) / part.step_count)
     device = f"{human(device_ns, 'ns')} of device work" if device_ns else "no device work"
     idle = human(idle_ns / window if window else None, "ratio")
     if unmarked:
@@ -240,9 +240,14 @@ def _counted(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork
     host = float("nan") if usual is None else float(usual.host_ns[node])
     host = host if host == host else float(frame["host_ns"].iloc[place]) / part.step_count  # a phase that other iterations lack
     time = f"{human(round(device), 'ns')} on the device" if device == device else f"{human(round(host), 'ns')} on the host"
-    flop, whole = float(work.inclusive["flop"].iloc[node]), float(np.nansum(work.calls.values["flop"]))
+    flop, whole = float(work.inside["flop"][node]), float(np.nansum(work.calls.values["flop"]))
     share = f" and {human(flop / whole, 'ratio')} of the matrix work" if whole and flop == flop else ""
     return f"**{name}** takes {time} {each}{share}."
+
+
+def _at_the_top(frame: pd.DataFrame, column: str) -> int:
+    """Returns the sum of a column over the phases in no other."""
+    return int(frame[column].to_numpy()[frame["parent"].to_numpy() == -1].sum())
 
 
 def _notices(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork) -> list[Notice]:
@@ -252,8 +257,7 @@ def _notices(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork
     if not len(capture.device):
         out.append(Notice("No device activity was recorded: host times only.", "info"))
         return out
-    tops = frame[frame["parent"] == -1]
-    whole = float(tops["device_sum_ns"].sum())
+    whole, by_time = _at_the_top(frame, "device_sum_ns"), _at_the_top(frame, "by_time_ns")
     ops = work.calls.ops
     apart = (ops["link"] | ops["collective"]).to_numpy()
     own, covered = (float(np.nansum(work.calls.values[n][~apart])) for n in ("owned_sum_ns", "modelled_sum_ns"))
@@ -266,7 +270,6 @@ def _notices(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork
                 Link("roofline"),
             )
         )
-    by_time = int(tops["by_time_ns"].sum())
     if by_time and whole:
         out.append(
             Notice(
@@ -369,17 +372,16 @@ def _once(capture: Capture, part: Scope, work: PhaseWork, query: PhasesQuery) ->
 
 
 def _facts(capture: Capture, part: Scope, mean: Scope, frame: pd.DataFrame) -> FactsSection:
-    tops = frame[frame["parent"] == -1]
     has = bool(len(capture.device))
     busy = layers(capture, part.device).busy
     values: dict[str, int | None] = {
         "phases": len(frame),
-        "ranges": int(frame["count"].sum()),
+        "ranges": int(frame["count"].to_numpy().sum()),
         "steps": mean.step_count,
         "device_events": int(part.device.sum()) if has else None,
-        "events_in_phases": int(tops["device_events"].sum()) if has else None,
+        "events_in_phases": _at_the_top(frame, "device_events") if has else None,
         "device_ns": iv.length(busy) if has else None,
-        "by_time_ns": int(tops["by_time_ns"].sum()) if has else None,
+        "by_time_ns": _at_the_top(frame, "by_time_ns") if has else None,
     }
     hidden = [name for name, value in values.items() if value is None]
     return make_facts("facts", "Counts", values, FACTS, hidden=hidden)

@@ -52,7 +52,7 @@ def tree_rows(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWor
         usual = usual_phase_ns(capture, part)
         found["device_ns"] = phase_device_ns(capture, part)[node]
         found[USUAL] = usual.host_ns[node] * part.step_count if usual is not None else np.full(len(node), np.nan)
-    sums = {name: work.inclusive[name].to_numpy()[node] for name in VALUES}
+    sums = {name: work.inside[name][node] for name in VALUES}
     found |= _longest(capture, part, node)
     found |= _with_ratios(sums, frame["device_sum_ns"].to_numpy(dtype=np.float64))
     if not work.calls.done.timed:

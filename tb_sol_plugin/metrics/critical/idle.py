@@ -14,7 +14,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical import passes
@@ -26,7 +25,7 @@ from tb_sol_plugin.metrics.time import breakdown as B
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.tables.arrays import Ints, Mask, Objects
 
 CAUSES: Final = {
     "host_python": "Python", "host_operator": "operators on the host", "host_runtime": "runtime calls", "host_other": "other host code",
@@ -40,8 +39,8 @@ ON_HOST: Final = (*OF_HOST, "sync", "handoff")
 """What the launching thread does in the time before a launch."""
 
 
-def idle(capture: Capture, rows: Mask, *, kernel_wait_ns: int = B.KERNEL_WAIT_NS) -> pd.DataFrame:
-    """Returns the gaps of `breakdown.gaps` with a column per cause of CAUSES, ns, which add up to each gap's duration."""
+def idle(capture: Capture, rows: Mask, *, kernel_wait_ns: int = B.KERNEL_WAIT_NS) -> dict[str, Ints]:
+    """Returns the columns of the gaps of `breakdown.gaps`, and one per cause of CAUSES, ns, which add up to each gap's duration."""
     found = B.gaps(capture, rows, kernel_wait_ns=kernel_wait_ns)
     start, length, cause, row = (found[c].to_numpy() for c in ("start_ns", "duration_ns", "cause", "next"))
     out = {name: np.zeros(len(found), np.int64) for name in CAUSES}
@@ -61,7 +60,7 @@ def idle(capture: Capture, rows: Mask, *, kernel_wait_ns: int = B.KERNEL_WAIT_NS
         ("unexplained", other & ~waits & ~collective), ("unknown", cause == B.CAUSES.index("unknown")),
     ):  # fmt: skip
         out[name][mask] = length[mask]
-    return found.assign(**out)
+    return {name: found[name].to_numpy() for name in ("device", "start_ns", "duration_ns", "next")} | out
 
 
 def thread_time(capture: Capture, thread: np.ndarray, begin: Ints, end: Ints) -> list[Ints]:
@@ -102,14 +101,15 @@ def _doing(capture: Capture, graph: Graph) -> npt.NDArray[np.int8]:
     return memo(capture, ("critical.doing",), make)
 
 
-def streams(capture: Capture, rows: Mask, *, kernel_wait_ns: int = B.KERNEL_WAIT_NS) -> pd.DataFrame:
-    """Returns one row per stream with work in a selection.
+def streams(capture: Capture, rows: Mask, *, kernel_wait_ns: int = B.KERNEL_WAIT_NS) -> dict[str, Objects]:
+    """Returns the columns of one row per stream with work in a selection.
 
     Columns: device, stream, events, busy_ns, idle_ns (between its events), host_wait, kernel_wait, other, unknown (idle_ns by cause, as
     `breakdown.CAUSES`), queue_mean (over time from its first launch to its last start), queue_max, empty_ns (with nothing in its queue).
     """
     graph = graph_of(capture)
-    work, device = graph.work, capture.device
+    work = graph.work
+    ids, numbers = (capture.device[name].to_numpy() for name in ("device", "stream"))
     chosen = rows[graph.nodes.device]
     out = []
     bounds = np.flatnonzero(np.diff(work.stream, prepend=-1, append=-1))
@@ -128,11 +128,11 @@ def streams(capture: Capture, rows: Mask, *, kernel_wait_ns: int = B.KERNEL_WAIT
         sums = arrays.exact_sums(cause, gap, len(B.CAUSES))
         mean, most, empty = _queue(capture, graph, mine)
         out.append((
-            int(device["device"].iloc[row]), int(device["stream"].iloc[row]), len(mine), int(ends[-1] - work.start[mine[0]] - gap.sum()),
+            int(ids[row]), int(numbers[row]), len(mine), int(ends[-1] - work.start[mine[0]] - gap.sum()),
             int(gap.sum()), *sums.tolist(), mean, most, empty,
         ))  # fmt: skip
     names = ["device", "stream", "events", "busy_ns", "idle_ns", *B.CAUSES, "queue_mean", "queue_max", "empty_ns"]
-    return pd.DataFrame(out, columns=names)
+    return {name: np.array([one[i] for one in out], object) for i, name in enumerate(names)}
 
 
 def _queue(capture: Capture, graph: Graph, mine: Ints) -> tuple[float, int, int]:

@@ -20,6 +20,7 @@ from tb_sol_plugin.metrics.time.breakdown import CAUSES, KERNEL_WAIT_NS
 from tb_sol_plugin.metrics.time.frames import program_frames
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.columns import MANY_ROWS, Distinct
 from tb_sol_plugin.model.report import Column, OnTimeline, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
@@ -60,7 +61,7 @@ def single_gaps(
     """Returns the table of GAP_COLUMNS for `breakdown.gaps` of some device rows, in order of time or the longest first."""
 
     def make() -> Columns:
-        return _gap_columns(capture, with_previous(capture, found, rows))
+        return _gap_columns(capture, found, previous_of(capture, found, rows))
 
     columns = kept_with(found, "gap_rows.columns", make)
     order = np.argsort(-found["duration_ns"].to_numpy(), kind="stable") if largest_first else None
@@ -72,63 +73,82 @@ def gap_table(capture: Capture, section_id: str, title: str, found: pd.DataFrame
 
     cause, next: -1 at the edges of the recording. device: -1 where no device of the recording runs anything.
     """
-    return _section(capture, section_id, title, _gap_columns(capture, found), found["device"].to_numpy(), None, **more)
+    columns = _gap_columns(capture, found, found["previous"].to_numpy().astype(np.int64))
+    return _section(capture, section_id, title, columns, found["device"].to_numpy(), None, **more)
 
 
-Columns: TypeAlias = "dict[str, Coded | Ints]"
+Columns: TypeAlias = dict[str, Distinct | Ints]
 
 
 def _section(
     capture: Capture, section_id: str, title: str, columns: Columns, ids: npt.NDArray[np.integer], order: Places | None, **more: object
 ) -> TableSection:  # fmt: skip
     if order is not None:
-        columns, ids = {name: values[order] for name, values in columns.items()}, ids[order]
+        columns = {name: Distinct(v.codes[order], v.values) if isinstance(v, Distinct) else v[order] for name, v in columns.items()}
+        ids = ids[order]
     own = np.asarray(columns["recorded_ns"]) - capture.facts.extent_ns[0]
+    shown: dict[str, object] = {
+        name: v.tolist() if isinstance(v, Distinct) and len(v) <= MANY_ROWS else v for name, v in columns.items()
+    }
 
     def named(rows: Ints) -> list[Scalar]:
         both = zip(own[rows].tolist(), ids[rows].tolist(), strict=True)
         return [f"{start}@{device}" if device >= 0 else str(start) for start, device in both]
 
     return make_table(
-        section_id, title, columns, GAP_COLUMNS, {"id": named}, key="id", sort=Sort("duration_ns"), adds=["duration_ns"],
+        section_id, title, shown, GAP_COLUMNS, {"id": named}, key="id", sort=Sort("duration_ns"), adds=["duration_ns"],
         filters=["cause", "next", "line"], timeline=OnTimeline("start_ns", "recorded_ns", "duration_ns"), **more,
     )  # fmt: skip
 
 
-def _gap_columns(capture: Capture, found: pd.DataFrame) -> Columns:
-    start = found["start_ns"].to_numpy()
-    following, before = found["next"].to_numpy().astype(np.int64), found["previous"].to_numpy().astype(np.int64)
+def _gap_columns(capture: Capture, found: pd.DataFrame, previous: Ints) -> Columns:
+    start, following = found["start_ns"].to_numpy(), found["next"].to_numpy().astype(np.int64)
     call = np.append(capture.device["call"].to_numpy(), -1)[following].astype(np.int32)  # -1 takes the last one
     step, since = from_step(capture, start)
     devices, place = arrays.in_order(found["device"].to_numpy())
     first = int(np.searchsorted(devices, 0))  # before it what is no device
+    line = lines_around(capture, call)
     return {
-        "step": step, "start_ns": since, "duration_ns": found["duration_ns"].to_numpy(),
-        "cause": _cause_words(capture, found), "next": arrays.at(capture.device["name"], following),
-        "call": arrays.at(capture.host["name"], call),
-        "operator": arrays.at(capture.host["name"], _outermost(capture, call)), "line": lines_around(capture, call),
-        "previous": arrays.at(capture.device["name"], before),
-        "device": arrays.from_codes(np.maximum(place - first, -1), devices[first:].astype(str)), "recorded_ns": start,
+        "step": _distinct(step.codes, step.categories), "start_ns": since, "duration_ns": found["duration_ns"].to_numpy(),
+        "cause": _cause_words(capture, found), "next": _names(capture.device["name"], following),
+        "call": _names(capture.host["name"], call), "operator": _names(capture.host["name"], _outermost(capture, call)),
+        "line": _distinct(line.codes, line.categories), "previous": _names(capture.device["name"], previous),
+        "device": _distinct(np.maximum(place - first, -1), devices[first:].astype(str)), "recorded_ns": start,
     }  # fmt: skip
 
 
-def _cause_words(capture: Capture, found: pd.DataFrame) -> Coded:
-    words = [*(CAUSE_WORDS[c] for c in CAUSES), EDGES[0], EDGES[1], LOADING]
+def _names(column: pd.Series, rows: npt.NDArray[np.integer]) -> Distinct:
+    """Returns the names at rows, None where a row is -1."""
+    text = arrays.coded(column)
+    code = np.where(rows >= 0, text.codes[rows], -1) if len(text) else np.full(len(rows), -1)
+    return _distinct(code, text.categories)
+
+
+def _distinct(code: npt.NDArray[np.integer], words: pd.Index | npt.NDArray[np.str_] | npt.NDArray[np.object_]) -> Distinct:
+    """Returns texts by their code, -1 for None, with those words alone that are in use."""
+    used = arrays.in_use(code, len(words))
+    place = np.full(len(words) + 1, -1, np.int32)  # the last for none
+    place[used] = np.arange(len(used), dtype=np.int32)
+    return Distinct(place[code], [str(word) for word in words.take(used).tolist()])
+
+
+def _cause_words(capture: Capture, found: pd.DataFrame) -> Distinct:
+    words = np.array([*(CAUSE_WORDS[c] for c in CAUSES), EDGES[0], EDGES[1], LOADING], object)
     cause = found["cause"].to_numpy().astype(np.int64)
     if not len(capture.device):
-        return arrays.from_codes(np.full(len(found), len(words) - 1), words)
+        return _distinct(np.full(len(found), len(words) - 1), words)
     edge = np.where(found["next"].to_numpy() < 0, len(CAUSES) + 1, len(CAUSES))
-    return arrays.from_codes(np.where(cause >= 0, cause, edge), words)
+    return _distinct(np.where(cause >= 0, cause, edge), words)
 
 
-def with_previous(capture: Capture, found: pd.DataFrame, rows: Mask) -> pd.DataFrame:
-    """Adds to gaps of each device the device row that ended before the gap began, -1 none."""
+def previous_of(capture: Capture, found: pd.DataFrame, rows: Mask) -> Ints:
+    """Returns the device row that ended before each gap of a device began, -1 none."""
     out, ids = np.full(len(found), -1, np.int64), capture.device["device"].to_numpy()
     of = found["device"].to_numpy()
     for one in np.unique(of).tolist():
         mine = np.flatnonzero(of == one)
         out[mine] = _before(capture, np.flatnonzero(rows & (ids == one)), found["start_ns"].to_numpy()[mine])
-    return found.assign(previous=out)
+    return out
 
 
 def gaps_of(capture: Capture, spans: iv.Spans) -> pd.DataFrame:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.cost.roofline import TOLERATED, ratio
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.devices.spec import DeviceSpec
@@ -331,13 +332,19 @@ NO_PHASE: Final = "(no phase)"
 class PhaseWork:
     """Work of operator calls per node of the phase tree.
 
-    node: per call its phase node, -1 outside every phase. own, inclusive: sums of VALUES per node, and `ops`, calls with a limit.
+    node: per call its phase node, -1 outside every phase. own, inside: sums of VALUES per node, and `ops`, calls with a limit; alone and
+    with those of the phases in it.
     """
 
     calls: Calls
     node: Nodes
-    own: pd.DataFrame
-    inclusive: pd.DataFrame
+    own: dict[str, Floats]
+    inside: dict[str, Floats]
+
+    @cached_property
+    def inclusive(self) -> pd.DataFrame:
+        """What is inside of each node as a table."""
+        return pd.DataFrame(self.inside, copy=False)
 
 
 def phase_work(capture: Capture, part: Scope, limits: str = "") -> PhaseWork:
@@ -353,7 +360,7 @@ def _phase_work(capture: Capture, calls: Calls) -> PhaseWork:
     own = summed(calls.values, node, size)
     limited = (node >= 0) & np.isfinite(calls.values["sol_ns"])
     own["ops"] = np.bincount(node[limited], minlength=size).astype(np.float64)
-    return PhaseWork(calls, node, pd.DataFrame(own, copy=False), pd.DataFrame(subtree_sums(own, tree.end), copy=False))
+    return PhaseWork(calls, node, own, subtree_sums(own, tree.end))
 
 
 def in_a_phase(paths: list[str]) -> npt.NDArray[np.bool_]:
