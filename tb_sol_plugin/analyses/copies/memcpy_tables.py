@@ -15,6 +15,7 @@ from tb_sol_plugin.metrics.copies import bandwidth, blocking, groups, records
 from tb_sol_plugin.metrics.copies.exposure import ALL
 from tb_sol_plugin.metrics.copies.records import COLORS, DIRECTIONS, NAMES, memory_text
 from tb_sol_plugin.metrics.rules.copies import rules_off
+from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model import schemas as S
@@ -35,6 +36,7 @@ from tb_sol_plugin.model.report import (
     make_facts,
     make_table,
 )
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Places
 from tb_sol_plugin.units import capitalized, human, humans
 
@@ -518,10 +520,7 @@ def _peers(capture: Capture, directions: groups.Columns) -> list[FactsSection]:
 
 def _migrations(capture: Capture, found: pd.DataFrame) -> list[FactsSection]:
     """Pages of unified memory that move on their own: no PyTorch trace holds them, so they are unknown where unified memory is used."""
-    ends = np.zeros(len(found), np.bool_)
-    for name in ("src_kind", "dst_kind"):
-        code, kinds = pd.factorize(found[name].to_numpy(object))
-        ends |= np.array([str(k).startswith("Managed") for k in kinds], np.bool_)[code]
+    ends = records.memory_kinds(found).having(lambda _, *ends: any(end.startswith("Managed") for end in ends))
     requested = hints(capture)
     if not ends.any() and not requested:
         return []
@@ -535,11 +534,10 @@ def _migrations(capture: Capture, found: pd.DataFrame) -> list[FactsSection]:
 
 def hints(capture: Capture) -> list[str]:
     """Names of the calls of the recording that prefetch unified memory or advise on it."""
-    names = capture.host["name"].cat.categories
-    used = set(np.unique(capture.host["name"].cat.codes.to_numpy()[capture.host["kind"].to_numpy() == S.CALL]).tolist())
-    named = (records.api_name(str(n)) for i, n in enumerate(names) if i in used and (m := records.COPY_API.match(str(n))) is not None
-             and ({"Prefetch", "Advise"} & {*m.groups()}))  # fmt: skip
-    return sorted(set(named))
+    text = arrays.coded(capture.host["name"])
+    names = text.categories.take(arrays.in_use(text.codes[at.of_kind(capture, S.CALL)], len(text.categories))).tolist()
+    matches = ((str(name), records.COPY_API.match(str(name))) for name in names)
+    return sorted({records.api_name(name) for name, m in matches if m is not None and {"Prefetch", "Advise"} & {*m.groups()}})
 
 
 def totals(directions: groups.Columns, launched: groups.Columns, where: Scope) -> dict[str, Scalar]:

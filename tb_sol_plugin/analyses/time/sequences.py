@@ -94,7 +94,8 @@ def run(capture: Capture, query: SequencesQuery) -> Report:
     layer = Q.layer_of(runs, kernels, where.step_count)
     names = short_kernel_names(capture)
     total = int(kernels.duration.sum())
-    rows = _rows(capture, kernels, runs, names, total)
+    owners = [_Owners(capture, kernels, column) for column in ("operator", "module")] if runs else []
+    rows = _rows(capture, kernels, runs, owners, names, total)
     values: dict[str, Scalar] = {"kernels": len(kernels.rows), "sequences": len(runs)}
     if layer is not None:
         own = runs[layer.place]
@@ -111,7 +112,7 @@ def run(capture: Capture, query: SequencesQuery) -> Report:
         sections=[
             make_facts("facts", "Frequent sequences", values, FACTS, span=12, hidden=[f.name for f in FACTS if f.name not in values]),
             _table(rows, where),
-            *([_kernels(capture, kernels, runs[rank - 1], rank, names)] if runs else []),
+            *([_kernels(capture, kernels, runs[rank - 1], rank, owners, names)] if runs else []),
         ],
     )
 
@@ -137,9 +138,8 @@ class _Owners:
         there = host >= 0
         of = np.where(there, names.codes[host], -1) if there.any() else np.full(len(host), -1)
         used, self._code = arrays.in_order(of.astype(np.int64))
-        spelled = [str(names.categories[code]) if code >= 0 else None for code in used.tolist()]
-        if column == "module":
-            spelled = [module_class_name(name) if name is not None else None for name in spelled]
+        known = [str(name) for name in names.categories.take(used[used >= 0]).tolist()]
+        spelled = [None] * int((used < 0).sum()) + (list(map(module_class_name, known)) if column == "module" else known)
         place: dict[str | None, int] = {}
         self._text = np.array([place.setdefault(name, len(place)) for name in spelled], np.int64)
         self._texts = [*place]
@@ -177,17 +177,16 @@ def _cut(name: str) -> str:
 
 
 def _rows(
-    capture: Capture, kernels: Q.Kernels, runs: list[Q.RepeatedRun], names: dict[str, str], total: int
+    capture: Capture, kernels: Q.Kernels, runs: list[Q.RepeatedRun], owners: list[_Owners], names: dict[str, str], total: int
 ) -> list[dict[str, object]]:  # fmt: skip
     if not runs:
         return []
     code, first = arrays.numbered(arrays.codes(capture.device["name"])[kernels.rows])
     cut = [_cut(name) for name in _short(capture, names, kernels.rows[first])]
-    operator, module = _Owners(capture, kernels, "operator"), _Owners(capture, kernels, "module")
     ends = [run.at for run in runs], [run.at + run.length - 1 for run in runs]
-    owners = [owner.most(at) for owner in (operator, module) for at in ends]
+    of_ends = [owner.most(at) for owner in owners for at in ends]
     out = []
-    for place, (run, *of) in enumerate(zip(runs, *owners, strict=True)):
+    for place, (run, *of) in enumerate(zip(runs, *of_ends, strict=True)):
         own = slice(int(run.at[0]), int(run.at[0]) + run.length)
         shown = [cut[k] for k in code[own].tolist()]
         if len(shown) > 2 * SHOWN + 1:
@@ -214,18 +213,23 @@ def _table(rows: list[dict[str, object]], where: Scope) -> TableSection:
     )  # fmt: skip
 
 
-def _kernels(capture: Capture, kernels: Q.Kernels, run: Q.RepeatedRun, rank: int, names: dict[str, str]) -> TableSection:
+def _kernels(
+    capture: Capture, kernels: Q.Kernels, run: Q.RepeatedRun, rank: int, owners: list[_Owners], names: dict[str, str]
+) -> TableSection:  # fmt: skip
     places = [run.at + k for k in range(run.length)]
     rows = kernels.rows[places[0][0] + np.arange(run.length)]
-    gaps = [float(np.maximum(kernels.start[at] - kernels.start[at - 1] - kernels.duration[at - 1], 0).mean()) for at in places[1:]]
+    every = np.stack(places)
+    start, duration = kernels.start[every], kernels.duration[every]
+    gaps = np.maximum(start[1:] - start[:-1] - duration[:-1], 0).mean(axis=1)
+    operators, modules = (owner.most(places) for owner in owners)
     recorded = arrays.pick(capture.device["name"], rows).tolist()
     frame: dict[str, list[object]] = {
         "position": [str(k + 1) for k in range(run.length)],
         "kernel": [*_short(capture, names, rows)],
-        "operator": [*_Owners(capture, kernels, "operator").most(places)],
-        "module": [*_Owners(capture, kernels, "module").most(places)],
-        "mean_ns": [round(float(kernels.duration[at].mean())) for at in places],
-        "gap_ns": [None, *(float(round(gap)) for gap in gaps)],
+        "operator": [*operators],
+        "module": [*modules],
+        "mean_ns": [round(mean) for mean in duration.mean(axis=1).tolist()],
+        "gap_ns": [None, *(float(round(gap)) for gap in gaps.tolist())],
         "kind": [*kinds_of([plain_name(name) for name in recorded])],
         "name": [*recorded],
     }

@@ -187,13 +187,13 @@ def longer_kernel(own, often, name, before, last, length, slots, code, count, fi
 def _of_length(kernels: Kernels, times: _Times, own: _Windows, longer: _Windows, length: int) -> list[RepeatedRun]:
     """Returns the runs of one length that no longer one occurs as often as, and that are not shorter ones repeated."""
     code, often, first, cost = own
-    more = np.append(longer.often, 0)  # the last for none
-    after = more[longer.code[first]]
-    before = np.where(first > 0, more[longer.code[np.maximum(first - 1, 0)]], 0)
-    closed = (often > 1) & (after < often) & (before < often)
-    if not closed.any():
+    chosen = np.flatnonzero((often > 1) & (cost >= LEAST * times.before[-1]))
+    if not len(chosen):
         return []
-    chosen = np.flatnonzero(closed & (cost >= LEAST * times.before[-1]))
+    more, begin = np.append(longer.often, 0), first[chosen]  # the last for none
+    after = more[longer.code[begin]]
+    before = np.where(begin > 0, more[longer.code[np.maximum(begin - 1, 0)]], 0)
+    chosen = chosen[np.maximum(after, before) < often[chosen]]
     chosen = chosen[np.argsort(-cost[chosen], kind="stable")][:_PER_LENGTH]
     chosen = chosen[[not _periodic(kernels.name[at : at + length].tolist()) for at in first[chosen].tolist()]] if len(chosen) else chosen
     if not len(chosen):

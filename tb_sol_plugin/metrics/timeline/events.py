@@ -128,6 +128,10 @@ class Events:
             rows = ids - np.uint32(self.bases[low])
             start, duration = self._times[low]
             return start[rows], duration[rows]
+        if 2 * len(ids) > int(self.bases[high + 1] - self.bases[low]):  # most of these tables: one column of them is made and read once
+            rows = ids - np.uint32(self.bases[low])
+            both = (np.concatenate(columns)[rows] for columns in zip(*self._times[low : high + 1], strict=True))
+            return next(both), next(both)
         start, duration = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64)
         for table in range(low, high + 1):
             here = (ids >= self.bases[table]) & (ids < self.bases[table + 1])

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.cached import cached_property
-from tb_sol_plugin.metrics.time.attribution import captured_rows, where_named
+from tb_sol_plugin.metrics.time.attribution import captured_rows
 from tb_sol_plugin.metrics.time.breakdown import CLASSES, classes, device_word
 from tb_sol_plugin.metrics.timeline.events import Events, Ids
 from tb_sol_plugin.model.capture import Capture
@@ -279,7 +279,8 @@ class _Builder:
         launches = np.bincount(thread[call[call >= 0]], minlength=count)
         events, instants = part.sizes(count), marks.sizes(count)
         autograd = self._autograd(thread, count)
-        columns = (table[c].astype(str).tolist() for c in ("process", "thread", "process_name", "thread_name"))
+        rows = np.arange(count)
+        columns = (arrays.pick(table[c], rows).tolist() for c in ("process", "thread", "process_name", "thread_name"))
         out = [
             _Thread(i, pid, tid, process, name, int(events[i]), int(instants[i]), int(launches[i]), bool(autograd[i]))
             for i, (pid, tid, process, name) in enumerate(zip(*columns, strict=True))
@@ -299,7 +300,7 @@ class _Builder:
         """Returns which threads run the backward pass: half of their root operators are those of its engine."""
         host = self.capture.host
         roots = np.flatnonzero(host["parent"].to_numpy() < 0)
-        engine = where_named(self.capture, lambda name: name.startswith(_AUTOGRAD))[roots]
+        engine = arrays.per_text(host["name"], roots, lambda name: name.startswith(_AUTOGRAD))
         at = np.maximum(thread[roots], 0)
         found: npt.NDArray[np.bool_] = np.bincount(at, engine, minlength=count) * 2 > np.bincount(at, minlength=count)
         return found
