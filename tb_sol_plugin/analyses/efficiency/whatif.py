@@ -7,7 +7,7 @@ model, communication, and copies over a link are in no row.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -161,9 +161,13 @@ def whatif(capture: Capture, query: WhatifQuery) -> Report:
         _facts(values),
         _table("phases", named["phases"], PHASES, frames["phases"], values, each),
         _table("kinds", named["kinds"], KINDS, frames["kinds"], values, each),
-        _table("operators", named["operators"], OPERATORS, frames["operators"].head(MOST_OPERATORS), values, each, frames["operators"]),
+        _table("operators", named["operators"], OPERATORS, frames["operators"], values, each, MOST_OPERATORS),
     ]
     return report
+
+
+Device: TypeAlias = dict[str, Any]
+"""A row of the table of devices, by column."""
 
 
 def _there(capture: Capture, query: WhatifQuery) -> DeviceSpec | None:
@@ -176,12 +180,13 @@ def _there(capture: Capture, query: WhatifQuery) -> DeviceSpec | None:
         raise BadQuery(error.message, hint=error.hint, field="device") from None
 
 
-def _alternative(devices: pd.DataFrame, here: DeviceSpec | None) -> DeviceSpec | None:
+def _alternative(devices: list[Device], here: DeviceSpec | None) -> DeviceSpec | None:
     """Returns the device with the lowest limit that is not the recorded one, which it notes in the table; without one, the recorded one."""
     table = device_table()
-    for i, key in enumerate(devices["device"].astype(str)):
-        if (here is None or key != here.key) and key in table and devices["sol_ns"].notna()[i] and not devices["_lacks"][i]:
-            devices.loc[i, "note"] = "; ".join(filter(None, ["compared", str(devices["note"][i])]))
+    for one in devices:
+        key = str(one["device"])
+        if (here is None or key != here.key) and key in table and one["sol_ns"] is not None and not one["_lacks"]:
+            one["note"] = "; ".join(filter(None, ["compared", one["note"]]))
             return table[key]
     return here
 
@@ -203,7 +208,7 @@ def _there_words(here: DeviceSpec | None, there: DeviceSpec | None, query: Whati
 
 def _values(
     chosen: W.Selected,
-    frame: pd.DataFrame,
+    frame: W.Columns,
     now: W.Limits | None,
     then: W.Limits | None,
     here: DeviceSpec | None,
@@ -213,7 +218,7 @@ def _values(
     first, second = (W.total(x, chosen.steps) if x is not None else None for x in (now, then))
     sol, after = (x.sol_ns if x is not None else None for x in (first, second))
     timed = chosen.calls.done.timed
-    measured = float(frame["measured_ns"].sum())
+    measured = float(np.nansum(frame["measured_ns"]))
     time = np.nan_to_num(chosen.ops["measured_ns"].to_numpy(dtype=np.float64))
     spent = "measured_ns" if chosen.calls.done.by_host_time or chosen.calls.done.from_ledger else "device_sum_ns"
     covered = float(np.nansum(chosen.ops[spent].to_numpy(dtype=np.float64)))
@@ -249,7 +254,7 @@ def _device_note(spec: DeviceSpec, here: DeviceSpec | None, *, chosen: bool, lac
 
 def _devices(
     chosen: W.Selected, here: DeviceSpec | None, there: DeviceSpec | None, now: W.Limits | None, query: WhatifQuery
-) -> pd.DataFrame:
+) -> list[Device]:
     """Returns a row per device, lowest limit first, those without one last."""
     listed: dict[str, DeviceSpec] = {}
     for spec in (here, there):
@@ -263,7 +268,7 @@ def _devices(
     before = W.total(now, chosen.steps).sol_ns if now is not None else None
     measured = float(np.nansum(chosen.ops["measured_ns"].to_numpy(dtype=np.float64))) / chosen.steps
     flop = np.nan_to_num(chosen.ops["flop"].to_numpy(dtype=np.float64))
-    records: list[dict[str, Any]] = []
+    records: list[Device] = []
     for spec in listed.values():
         found = W.limits(chosen.demand, spec, query.dtype)
         whole = W.total(found, chosen.steps)
@@ -289,10 +294,10 @@ def _devices(
     return _first_of_each(records)
 
 
-def _first_of_each(records: list[dict[str, Any]]) -> pd.DataFrame:
+def _first_of_each(records: list[Device]) -> list[Device]:
     """Returns the first record of each device."""
     first = {record["device"]: record for record in reversed(records)}
-    return pd.DataFrame([record for record in records if first[record["device"]] is record])
+    return [record for record in records if first[record["device"]] is record]
 
 
 def _key_of(spec: DeviceSpec) -> str:
@@ -321,7 +326,7 @@ def _operators(ops: pd.DataFrame) -> pd.Categorical:
 # -- Words ------------------------------------------------------------------------------------------------------------
 
 
-def _headline(values: dict[str, Scalar], devices: pd.DataFrame, there: DeviceSpec | None, lacking: str, *, whose: str, host: bool) -> str:
+def _headline(values: dict[str, Scalar], devices: list[Device], there: DeviceSpec | None, lacking: str, *, whose: str, host: bool) -> str:
     sol, after = number_of(values["sol_ns"]), number_of(values["sol_then_ns"])
     best, least = _best(devices)
     takes, limit, then, lowest = side_by_side([number_of(values["measured_ns"]), sol, after, least], "ns")
@@ -362,11 +367,9 @@ def _far_from(values: dict[str, Scalar], here: DeviceSpec | None, there: DeviceS
     )
 
 
-def _best(devices: pd.DataFrame) -> tuple[str, float]:
+def _best(devices: list[Device]) -> tuple[str, float]:
     """Returns name and limit of the device with the lowest limit; "" where none has one."""
-    known = [
-        (float(v), str(n)) for v, n in zip(devices["sol_ns"].tolist(), devices["name"].tolist(), strict=True) if v is not None and v == v
-    ]
+    known = [(float(one["sol_ns"]), str(one["name"])) for one in devices if one["sol_ns"] is not None]
     least, name = min(known, default=(0.0, ""))
     return name, least
 
@@ -419,17 +422,18 @@ def _table(
     section: str,
     title: str,
     columns: tuple[Column, ...],
-    frame: pd.DataFrame,
+    frame: W.Columns,
     values: dict[str, Scalar],
     each: str,
-    whole: pd.DataFrame | None = None,
+    most: int | None = None,
 ) -> TableSection:
-    every = frame if whole is None else whole
-    shown: dict[str, object] = {column.name: frame[column.name] for column in columns}
-    shown |= {name: whole_or_none(frame[name].to_numpy()) for name in ("measured_ns", "sol_ns", "sol_then_ns")}
-    shown["calls"] = [round(v) if v.is_integer() else v for v in frame["calls"].tolist()]
+    """Builds a table of rows. most: of the first so many of them."""
+    count = len(frame["name"])
+    shown: dict[str, object] = {column.name: frame[column.name][:most] for column in columns}
+    shown |= {name: whole_or_none(frame[name][:most]) for name in ("measured_ns", "sol_ns", "sol_then_ns")}
+    shown["calls"] = [round(v) if v.is_integer() else v for v in frame["calls"][:most].tolist()]
     sol, after, measured = (number_of(values[n]) for n in ("sol_ns", "sol_then_ns", "measured_ns"))
-    more = f", first {len(frame)} of {len(every)}" if len(every) > len(frame) else ""
+    more = f", first {most} of {count}" if most is not None and count > most else ""
     return make_table(
         section,
         title,
@@ -443,7 +447,7 @@ def _table(
         adds=["calls", "measured_ns", "sol_ns", "sol_then_ns"],
         total={
             "name": "All modeled work",
-            "calls": round(float(every["calls"].sum())),
+            "calls": round(float(frame["calls"].sum())),
             "measured_ns": values["measured_ns"],
             "share": 1.0 if measured is not None else None,
             "sol_ns": values["sol_ns"],
@@ -463,15 +467,16 @@ def _shown(columns: tuple[Column, ...], here: bool, asked: bool) -> list[Column]
     return [ranked(c, 3) if c.name in hidden_columns else ranked(c, 1) if c.name in raised else c for c in columns]
 
 
-def _device_table(devices: pd.DataFrame, query: WhatifQuery, each: str) -> TableSection:
+def _device_table(devices: list[Device], query: WhatifQuery, each: str) -> TableSection:
     kind = "recorded types" if query.dtype == "recorded" else f"matrix work in {query.dtype}"
     unsure = Mark("unverified", "a figure of the device table behind it is not confirmed")
-    marks = {str(i): unsure for i, (on, v) in enumerate(zip(devices["_unsure"], devices["sol_ns"], strict=True)) if on and v == v and v}
+    marks = {str(i): unsure for i, one in enumerate(devices) if one["_unsure"] and one["sol_ns"]}
+    columns = {c.name: _one_kind([one[c.name] for one in devices]) for c in DEVICES}
     section = make_table(
         "devices",
         "On other devices",
-        devices,
-        [ranked(c, 3) if c.name == "ratio" and devices["ratio"].isna().all() else c for c in DEVICES],
+        columns,
+        [ranked(c, 3) if c.name == "ratio" and all(one["ratio"] is None for one in devices) else c for c in DEVICES],
         subtitle=f"{each}; {kind}; dense peaks; a bound, not a forecast",
         key="device",
         sort=Sort("sol_ns", False),
@@ -481,10 +486,17 @@ def _device_table(devices: pd.DataFrame, query: WhatifQuery, each: str) -> Table
     query_of = {"dtype": query.dtype} if query.dtype != "recorded" else {}
     section.row_links = {
         str(row): Link("whatif", {"device": str(key)} | query_of, "By phase on this device")
-        for row, (key, limit) in enumerate(zip(devices["device"].tolist(), devices["sol_ns"].tolist(), strict=True))
-        if limit is not None and limit == limit
+        for row, key in enumerate(one["device"] for one in devices)
+        if devices[row]["sol_ns"] is not None
     }
     return section
+
+
+def _one_kind(values: list[Any]) -> list[Any]:
+    """Returns values of a column: numbers all of one kind, as a reader of the report expects of it."""
+    if all(v is None or isinstance(v, str) for v in values):
+        return values
+    return plain_list(np.array([np.nan if v is None else v for v in values]))
 
 
 def _facts(values: dict[str, Scalar]) -> FactsSection:
@@ -499,11 +511,11 @@ def _facts(values: dict[str, Scalar]) -> FactsSection:
 MOST_BARS: Final = 10
 
 
-def limit_bars(frame: pd.DataFrame, here: str, there: str, what: str) -> FigureSection:
+def limit_bars(frame: W.Columns, here: str, there: str, what: str) -> FigureSection:
     """Draws horizontal bars: measured, limit here and, where something was asked, limit there. here, there: names, "" for nothing asked."""
-    top = frame.head(MOST_BARS)
-    names = [str(name) for name in top["name"].tolist()]
-    drawn: dict[str, list[Any]] = {column: plain_list(top[column]) for column in ("measured_ns", "sol_ns", "sol_then_ns")}
+    count = len(frame["name"])
+    names = [str(name) for name in frame["name"][:MOST_BARS].tolist()]
+    drawn: dict[str, list[Any]] = {column: plain_list(frame[column][:MOST_BARS]) for column in ("measured_ns", "sol_ns", "sol_then_ns")}
     most = {column: max((v for v in values if v is not None), default=None) for column, values in drawn.items()}
     longest = max((v for column in ("sol_ns", "sol_then_ns") if (v := most[column]) is not None), default=0.0)
     longest = max(longest, 1.0 if most["measured_ns"] is None else most["measured_ns"])
@@ -539,7 +551,7 @@ def limit_bars(frame: pd.DataFrame, here: str, there: str, what: str) -> FigureS
         )
     y = fig.axis(type="category", autorange="reversed", showgrid=False, tickfont={"family": fig.MONO, "size": 12}, automargin=True)
     x = fig.axis(unit, range=[0, longest / factor * 1.45])
-    left = f", first {MOST_BARS} of {len(frame)}" if len(frame) > MOST_BARS else ""
+    left = f", first {MOST_BARS} of {count}" if count > MOST_BARS else ""
     first = names[0] if names else ""
     summary = f"Measured time and limits {what}. The longest is {first}." if names else "No modeled work."
     return FigureSection(

@@ -194,10 +194,12 @@ def eligible(ops: pd.DataFrame, dtype: Dtype) -> Mask:
     return np.asarray(floating & (ops["flop"].to_numpy(dtype=np.float64) > 0))
 
 
-def rows(
-    keys: pd.Categorical, ops: pd.DataFrame, now: Limits | None, then: Limits | None, steps: int, *, most: int = 0
-) -> pd.DataFrame:
-    """Returns one row per key, longest measured first (largest limit where nothing is measured); per step.
+Columns: TypeAlias = dict[str, npt.NDArray[Any]]
+"""Columns of rows, by name."""
+
+
+def rows(keys: pd.Categorical, ops: pd.DataFrame, now: Limits | None, then: Limits | None, steps: int) -> Columns:
+    """Returns the columns of one row per key, longest measured first (largest limit where nothing is measured); per step.
 
     Columns: name, calls, measured_ns, sol_ns, sol_then_ns, ratio (now over then), headroom (measured over then), bound, bound_then,
     lacking (types that the other device has no rate for, "" none), share (of the measured time of all rows). None is unknown.
@@ -211,7 +213,7 @@ def rows(
     time = np.where(np.bincount(codes[timed], minlength=size) > 0, spent, np.nan)
     (sol, bound), (least, bound_then) = (_sum(codes, size, found, steps) for found in (now, then))
     after = np.where(least >= LEAST_NS, least, np.nan)
-    columns: dict[str, npt.NDArray[Any]] = {
+    columns: Columns = {
         "name": np.asarray(names, object),
         "calls": np.bincount(codes, launches_of(ops), minlength=size) / steps,
         "measured_ns": time,
@@ -225,8 +227,8 @@ def rows(
         "share": ratio(time, np.full(size, np.nansum(time))),
     }
     by = time if timed.any() else sol if np.isfinite(sol).any() else least
-    order = np.argsort(-by, kind="stable")[: most or size]  # unknown last
-    return pd.DataFrame({name: values[order] for name, values in columns.items()}, copy=False)
+    order = np.argsort(-by, kind="stable")  # unknown last
+    return {name: values[order] for name, values in columns.items()}
 
 
 def _sum(codes: npt.NDArray[np.integer], size: int, found: Limits | None, steps: int) -> tuple[Floats, npt.NDArray[np.object_]]:
