@@ -13,7 +13,7 @@ from tb_sol_plugin.cost.roofline import TOLERATED, ratio
 from tb_sol_plugin.devices.limits import why_no_limits
 from tb_sol_plugin.metrics.report.headline import WRONG, a_device, why_no_ratio
 from tb_sol_plugin.metrics.report.overview import PLAIN, shown_ratio
-from tb_sol_plugin.metrics.time.breakdown import average, device_word, split_steps, split_windows
+from tb_sol_plugin.metrics.time.breakdown import CATEGORIES, average, device_word, split_steps, split_windows
 from tb_sol_plugin.metrics.time.scope import Scope, is_uncounted, step_time
 from tb_sol_plugin.metrics.time.waterfall import SCALED, Waterfall, windows_of
 from tb_sol_plugin.metrics.trees.label_times import phase_device_ns, phase_time_ns, usual_phase_ns
@@ -305,7 +305,8 @@ def mean_split(capture: Capture, part: Scope) -> dict[str, int]:
     """Returns the mean exclusive split of the looked-at steps, of the whole recording where none was recorded; ns."""
     _, rows = windows_of(capture, part)
     if rows:
-        return average(split_steps(capture).iloc[list(rows)])
+        steps, chosen = split_steps(capture), list(rows)
+        return average({name: steps[name].to_numpy()[chosen] for name in ("duration_ns", *CATEGORIES)})
     low, high = part.window_ns
     frame = split_windows(capture, [low], [high])
     return average(frame.assign(duration_ns=high - low))

@@ -184,9 +184,11 @@ def _waits(capture: Capture, found: pd.DataFrame) -> Ints:
 
 def _acts(capture: Capture) -> tuple[Ints, Mask]:
     """Returns (host rows that wait for the device or launch work, ascending; which of them wait)."""
-    waits = at.named(capture, S.CALL, lambda n: SYNCHRONIZE.match(n) is not None)
-    acts = np.union1d(waits, at.launching_calls(capture))
-    return acts, np.isin(acts, waits)
+    waits = at.mask_of(capture, at.named(capture, S.CALL, lambda n: SYNCHRONIZE.match(n) is not None))
+    acts = waits.copy()
+    acts[at.launching_calls(capture)] = True
+    rows = np.flatnonzero(acts)
+    return rows, waits[rows]
 
 
 def _stream_of(capture: Capture, rows: Ints) -> Ints:

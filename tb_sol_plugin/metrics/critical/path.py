@@ -323,12 +323,12 @@ def host_classes(capture: Capture) -> Kinds:
         of_kind[[S.FRAME, S.MODULE]] = PLACE["host_python"]
         of_kind[S.OPERATOR], of_kind[S.CALL] = PLACE["host_operator"], PLACE["host_runtime"]
         out = np.append(of_kind[h.kind], np.int8(PLACE["host_other"]))
-        kinds = (S.OPERATOR, S.ANNOTATION, S.FRAME, S.MODULE)
-        loads = np.concatenate([at.named(capture, k, lambda n: B.DATALOADER.match(n) is not None) for k in kinds])
-        inside = np.zeros(len(out) + 1, np.int32)
-        np.add.at(inside, loads, 1)
-        np.subtract.at(inside, h.end[loads], 1)
-        out[np.flatnonzero(np.cumsum(inside)[:-2] > 0)] = PLACE["dataloader"]
+        loads = B.loading_rows(capture, S.OPERATOR, S.ANNOTATION, S.FRAME, S.MODULE)
+        if len(loads):
+            inside = np.zeros(len(out) + 1, np.int32)
+            np.add.at(inside, loads, 1)
+            np.subtract.at(inside, h.end[loads], 1)
+            out[np.flatnonzero(np.cumsum(inside)[:-2] > 0)] = PLACE["dataloader"]
         return out
 
     return memo(capture, ("critical.host_classes",), make)

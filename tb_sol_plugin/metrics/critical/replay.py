@@ -6,7 +6,7 @@ Contention between streams, clocks, the allocator and what other ranks would do 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from tb_sol_plugin.metrics.critical import passes
 from tb_sol_plugin.metrics.critical.edges import EVENT, HANDOFF, INFERRED, LAUNCH, QUEUE_FULL, STREAM, SYNC
 from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.path import PLACE, Path, path_of
-from tb_sol_plugin.metrics.critical.window import window_of_steps
+from tb_sol_plugin.metrics.critical.window import Window, window_of_steps
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -108,26 +108,43 @@ def blind_error(capture: Capture, where: Scope) -> float:
     held = window.binding[window.happens]
     held = held[held >= 0]
     kinds = window.kind[held]
-    of_kind = {kind: held[kinds == kind] for kind in LATENCIES}
-    step_of = {kind: _step_of(window.time[window.target[rows]], path) for kind, rows in of_kind.items()}
+    of_kind = [_Latencies.of(held[kinds == kind], window, path) for kind in LATENCIES]
     step = _step_of(measured[part.order], path)
     by_step = np.argsort(step, kind="stable")
     bounds = np.searchsorted(step[by_step], np.arange(len(path.rows) + 1))
     apart = 1 < len(path.rows) <= FEW_STEPS
     lag, time, off = part.lags(window.lag), measured.copy(), 0
     for i in range(len(path.rows)):
-        for kind, rows in of_kind.items() if apart or not i else ():
-            inside = step_of[kind] == i if apart else step_of[kind] >= 0
-            others = ~inside & (step_of[kind] >= 0) if apart else inside
-            if inside.any() and others.any():
-                own = rows[inside]
+        for one in of_kind if apart or not i else ():
+            own, others = one.edges, one.ascending
+            if apart:
+                own, others = own[one.step == i], others[one.its_step != i]
+            if len(own) and len(others):
                 there = part.of_edge[own]  # an edge after which nothing is waited for moves nothing
-                np.add.at(lag, there[there >= 0], int(np.median(window.lag[rows[others]])) - window.lag[own[there >= 0]])
+                usual = int((int(others[(len(others) - 1) // 2]) + int(others[len(others) // 2])) / 2)
+                np.add.at(lag, there[there >= 0], usual - window.lag[own[there >= 0]])
         nodes = part.order[by_step[bounds[i] : bounds[i + 1]]]
         passes.replay_into(nodes, part.first, part.source, lag, time)
         off += int(time[ends[i]] - measured[ends[i]])
         time[nodes] = measured[nodes]  # the next step begins as measured
     return off / int((path.end - path.begin).sum())
+
+
+class _Latencies(NamedTuple):
+    """Edges of one kind into nodes of steps: those edges, the step of each; their lags, ascending, and the step of each of these."""
+
+    edges: Ints
+    step: Ints
+    ascending: Ints
+    its_step: Ints
+
+    @classmethod
+    def of(cls, edges: Ints, window: Window, path: Path) -> _Latencies:
+        step = _step_of(window.time[window.target[edges]], path)
+        edges, step = edges[step >= 0], step[step >= 0]
+        lag = window.lag[edges]
+        order = np.argsort(lag, kind="stable")
+        return cls(edges, step, lag[order], step[order])
 
 
 def _step_of(time: Ints, path: Path) -> Ints:

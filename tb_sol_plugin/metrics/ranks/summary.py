@@ -351,8 +351,7 @@ def _loads(capture: Capture) -> iv.Spans:
 
     def make() -> iv.Spans:
         h = at.host(capture)
-        kinds = (S.OPERATOR, S.ANNOTATION, S.FRAME, S.MODULE)
-        rows = np.concatenate([at.named(capture, kind, lambda n: B.DATALOADER.match(n) is not None) for kind in kinds])
+        rows = B.loading_rows(capture, S.OPERATOR, S.ANNOTATION, S.FRAME, S.MODULE)
         return iv.union(h.start[rows], h.stop[rows])
 
     return memo(capture, ("ranks.loads",), make)

@@ -10,6 +10,7 @@ Nothing is rounded: integer nanoseconds throughout.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -524,6 +525,15 @@ DATALOADER: Final = re.compile(r"enumerate\(DataLoader\)#.*\.__next__|enumerate\
 STEP_RANGE: Final = re.compile(r"ProfilerStep#\d+$")
 
 
+def loading_rows(capture: Capture, *kinds: int) -> Ints:
+    """Returns the host rows of some kinds that fetch a batch: `enumerate(DataLoader)#….__next__` and the like; of one kind found once."""
+
+    def of(kind: int) -> Ints:
+        return memo(capture, ("loading_rows", kind), lambda: at.named(capture, kind, lambda n: DATALOADER.match(n) is not None))
+
+    return np.concatenate([of(kind) for kind in kinds])
+
+
 def split_windows(capture: Capture, start: npt.ArrayLike, end: npt.ArrayLike, *, rule: Rule = "wide") -> pd.DataFrame:
     """Returns the split of each window `[start, end)` in ns; a column per category, which add up to the window's length.
 
@@ -560,12 +570,12 @@ def _split_steps(capture: Capture, rule: Rule) -> dict[str, npt.NDArray[np.gener
     }  # fmt: skip
 
 
-def average(frame: pd.DataFrame) -> dict[str, int]:
+def average(frame: pd.DataFrame | Mapping[str, Ints]) -> dict[str, int]:
     """Returns the mean duration and categories over the rows, in whole ns.
 
     What rounding leaves over goes to `other_ns`, so the sum stays exact.
     """
-    count = max(len(frame), 1)
+    count = max(len(frame["duration_ns"]), 1)
     out = {"duration_ns": round(int(frame["duration_ns"].sum()) / count)}
     out |= {name: int(frame[name].sum()) // count for name in CATEGORIES[:-1]}
     out["other_ns"] = out["duration_ns"] - sum(out[name] for name in CATEGORIES[:-1])
@@ -577,7 +587,7 @@ def _layers(capture: Capture, rule: Rule) -> list[iv.Spans]:
     is_set = capture.device["kind"].to_numpy() == S.MEMSET
     device = [(kind == COMPUTATION) & ~is_set, kind == MEMCPY, is_set, kind == COMMUNICATION]
     h, kinds = at.host(capture), (S.OPERATOR, S.ANNOTATION, S.FRAME, S.MODULE)
-    loads = np.concatenate([at.named(capture, k, lambda n: DATALOADER.match(n) is not None) for k in kinds])
+    loads = loading_rows(capture, *kinds)
     steps = np.concatenate([at.named(capture, k, lambda n: bool(STEP_RANGE.match(n)) or iteration_of(n) is not None) for k in kinds])
     works = np.zeros(max(*kinds, int(h.kind.max(initial=0))) + 1, np.bool_)
     works[[*kinds]] = True

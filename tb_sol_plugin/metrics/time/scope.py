@@ -49,7 +49,7 @@ def source_of(capture: Capture) -> Source:
 
 def engine_of(capture: Capture) -> str:
     """Returns the serving engine whose annotations the steps of a recording are, "" without one."""
-    return next((str(name) for name in capture.steps["engine"].unique() if name), "")
+    return memo(capture, ("engine_of",), lambda: next((str(name) for name in capture.steps["engine"].unique() if name), ""))
 
 
 def is_capture(capture: Capture) -> bool:

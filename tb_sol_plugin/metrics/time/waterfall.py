@@ -25,7 +25,7 @@ from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.metrics import kept_with, memo, memo_under
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import scope
-from tb_sol_plugin.metrics.time.breakdown import COMMUNICATION, COMPUTATION, DATALOADER, MEMCPY, classes, host_idle, waits
+from tb_sol_plugin.metrics.time.breakdown import COMMUNICATION, COMPUTATION, MEMCPY, classes, host_idle, loading_rows, waits
 from tb_sol_plugin.metrics.time.graph_launches import graph_launches
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.work.costs import KINDS
@@ -106,7 +106,7 @@ def loading_spans(capture: Capture) -> iv.Spans:
 
     def make() -> iv.Spans:
         h = at.host(capture)
-        rows = np.concatenate([at.named(capture, kind, lambda n: DATALOADER.match(n) is not None) for kind in (S.ANNOTATION, S.OPERATOR)])
+        rows = loading_rows(capture, S.ANNOTATION, S.OPERATOR)
         return iv.union(h.start[rows], h.stop[rows])
 
     return memo(capture, ("waterfall.loading",), make)

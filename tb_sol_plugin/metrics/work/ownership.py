@@ -251,9 +251,12 @@ LINK_DIRECTIONS: Final = ("HtoD", "DtoH", "PtoP")
 
 def over_link(capture: Capture) -> npt.NDArray[np.bool_]:
     """Returns per device row whether it is a copy that leaves or enters the device."""
-    device = capture.device
-    leaves = arrays.where(device["direction"], LINK_DIRECTIONS.__contains__)
-    return np.asarray((device["kind"].to_numpy() == S.MEMCPY) & leaves, np.bool_)
+
+    def make() -> Mask:
+        leaves = arrays.where(capture.device["direction"], LINK_DIRECTIONS.__contains__)
+        return np.asarray((capture.device["kind"].to_numpy() == S.MEMCPY) & leaves, np.bool_)
+
+    return memo(capture, ("work.over_link",), make)
 
 
 def link_bytes(capture: Capture) -> npt.NDArray[np.float64]:

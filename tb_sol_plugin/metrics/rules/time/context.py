@@ -293,7 +293,7 @@ class TimeContext(CaptureContext):
         """
         known = kept_with(self.ops, "rules.signatures", self._signatures)
         code, first = arrays.numbered(known.of[rows])
-        return code, [known.read(number) for number in known.of[rows[first]].tolist()]
+        return code, known.read(known.of[rows[first]])
 
     def _signatures(self) -> _Signatures:
         every = np.arange(len(self.ops))
@@ -316,13 +316,21 @@ class _Signatures:
     texts: list[pd.Index]
     _known: dict[int, tuple[str, Inputs]] = field(default_factory=dict)
 
-    def read(self, number: int) -> tuple[str, Inputs]:
-        """Returns the name and the arguments of the calls with a number."""
-        found = self._known.get(number)
-        if found is None:
-            name, *given = (str(t[c[number]]) if c[number] >= 0 else "" for t, c in zip(self.texts, self.codes, strict=True))
-            found = self._known[number] = name, Inputs(*given)
-        return found
+    def read(self, numbers: Ints) -> list[tuple[str, Inputs]]:
+        """Returns the name and the arguments of the calls with each number."""
+        new = [number for number in numbers.tolist() if number not in self._known]
+        given = [_words(text, codes[new]) for text, codes in zip(self.texts, self.codes, strict=True)]
+        for number, name, *arguments in zip(new, *given, strict=True):
+            self._known[number] = name, Inputs(*arguments)
+        return [self._known[number] for number in numbers.tolist()]
+
+
+def _words(texts: pd.Index, codes: npt.NDArray[np.integer]) -> list[str]:
+    """Returns the text of each code, "" for -1."""
+    known = codes >= 0
+    words = np.full(len(codes), "", object)
+    words[known] = [str(text) for text in texts.take(codes[known]).tolist()]
+    return words.tolist()  # type: ignore[no-any-return]
 
 
 _COLUMNS = ("shapes", "types", "strides", "concrete")
@@ -340,7 +348,7 @@ def time_context(capture: Capture, part: Scope, waterfall: Waterfall) -> TimeCon
         own_work = ~capture.device["communication"].to_numpy() & ~copy
         owned = np.flatnonzero((owner >= 0) & own_work & (waterfall.own > 0)) if len(owner) == len(copy) else np.zeros(0, np.int64)
         time += np.bincount(owner[owned], waterfall.own[owned], minlength=len(ops))
-    named = ~ops["name"].eq(COUNTED).to_numpy()  # what the SOL capture counted for a phase stands for calls of all kinds
+    named = ~arrays.where(ops["name"], COUNTED.__eq__)  # what the SOL capture counted for a phase stands for calls of all kinds
     limit = np.where(waterfall.counted & named, ops["sol_ns"].to_numpy(dtype=np.float64) / waterfall.parallel, np.nan)
     explained = waterfall.idle if on_host else explained_idle(capture)
     ledger = Ledger(time.copy(), np.where(copy, waterfall.own, 0).astype(np.float64), iv.intersect(waterfall.idle, explained))

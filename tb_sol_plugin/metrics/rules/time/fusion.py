@@ -137,14 +137,13 @@ def _chains(
     if not len(middle):
         return none
     # one answer per distinct combination of signatures
-    members = np.stack([code[middle + o] for o in range(-reach, reach + 1)], axis=1)
-    kinds, first, which = np.unique(members, axis=0, return_index=True, return_inverse=True)
-    types = [str(dtype[middle[f] - 1]) for f in first.tolist()]
-    fused = [
-        _forward([calls[c] for c in k], d) if forward else _backward([calls[c] for c in k], d) for k, d in zip(kinds, types, strict=True)
-    ]
-    known = np.array([f is not None for f in fused])[which.reshape(-1)]
-    middle, which = middle[known], which.reshape(-1)[known]
+    members = [code[middle + o] for o in range(-reach, reach + 1)]
+    which, first = arrays.factorize(members)
+    types = [str(d) for d in dtype[middle[first] - 1].tolist()]
+    kinds = zip(*(member[first].tolist() for member in members), strict=True)
+    fused = [(_forward if forward else _backward)([calls[c] for c in k], d) for k, d in zip(kinds, types, strict=True)]
+    known = np.array([f is not None for f in fused])[which]
+    middle, which = middle[known], which[known]
     spec = context.spec
     if not len(middle) or spec is None or spec.memory_bandwidth is None:
         return none

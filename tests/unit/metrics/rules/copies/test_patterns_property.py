@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin.metrics.copies import records
-from tb_sol_plugin.metrics.rules.copies import step_ns
+from tb_sol_plugin.metrics.copies.thresholds import from_text
+from tb_sol_plugin.metrics.rules.copies import findings_without, step_ns
 from tb_sol_plugin.metrics.rules.engine import combined_ns, to_report
 from tb_sol_plugin.metrics.rules.time import time_findings
 from tb_sol_plugin.metrics.time.scope import scope
@@ -66,6 +67,11 @@ def test_findings_stay_within_the_step(copies: list[tuple], kernels: list[tuple[
     together = combined_ns(got, max(len(windows_of(c, where)[1]), 1))
     assert together <= min(sum(f.saving for f in got), step)
     assert not got or together >= max(f.saving for f in got) - 1
+    # AND who asks for one direction, about the host or not, gets those of all that are of it
+    every = from_text("least_share=0")
+    for kind in {(f.direction, f.host) for f in got} | {("DtoD", False), ("DtoD", True), ("HtoD", True)}:
+        some = findings_without(c, where, {"HtoD": (30e9, "link")}, every, asked=lambda *asked, kind=kind: asked == kind)
+        assert [(f.rule, f.saving) for f in some] == [(f.rule, f.saving) for f in got if (f.direction, f.host) == kind]
     # AND in the list of what to fix they share the step with all other findings
     fall = waterfall(c, where)
     everything = time_findings(c, where, fall)
