@@ -38,10 +38,14 @@ IMPORT: Final = 10
 
 
 class Loop:
-    """A loop that is compiled, or loaded as it was compiled before, when it is called first. py_func: the plain function."""
+    """A loop that is compiled, or loaded as it was compiled before, when it is called first.
 
-    def __init__(self, function: Callable[..., Any], *, forceinline: bool) -> None:
+    py_func: the plain function. plain: what runs in its place where loading does not pay.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, forceinline: bool, plain: Callable[..., Any] | None = None) -> None:
         self.py_func = function
+        self._plain = plain or function
         self._options = {"nogil": True, "forceinline": forceinline}
         self._made: Any = None
         self._ran_plain = 0
@@ -68,7 +72,7 @@ class Loop:
         if size > pays or self._ran_plain > (1 if "numba" in sys.modules else IMPORT) * pays or self.loaded:
             return self
         self._ran_plain += size
-        return self.py_func
+        return self._plain
 
     @property
     def _numba_type_(self) -> Any:
@@ -83,9 +87,12 @@ class Loop:
             return self._made
 
 
-def compiled(*, forceinline: bool = False) -> Callable[[Callable[..., Any]], Any]:
-    """Returns the decorator of a compiled loop that runs without the interpreter lock; forceinline: callers take in its body."""
-    return lambda function: Loop(function, forceinline=forceinline)
+def compiled(*, forceinline: bool = False, plain: Callable[..., Any] | None = None) -> Callable[[Callable[..., Any]], Any]:
+    """Returns the decorator of a compiled loop that runs without the interpreter lock.
+
+    forceinline: callers take in its body. plain: returns the same in numpy, for few rows (default: the loop as it is written).
+    """
+    return lambda function: Loop(function, forceinline=forceinline, plain=plain)
 
 
 def _jit(function: Callable[..., Any], options: dict[str, bool]) -> Any:

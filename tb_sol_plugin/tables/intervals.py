@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.tables.compiled import compiled, fixed
+from tb_sol_plugin.tables.compiled import Loop, compiled, fixed
 
 Int: TypeAlias = npt.NDArray[np.int64]
 Spans: TypeAlias = tuple[Int, Int]
@@ -24,7 +24,11 @@ Spans: TypeAlias = tuple[Int, Int]
 MANY = 10_000
 """Intervals from which on a compiled pass before the sort pays."""
 LOADING_PAYS = 100_000
-"""Intervals from which on loading the compiled pass of `overlap_with` pays, which a machine compiles once (some 0.5 s)."""
+"""Intervals from which on loading a compiled pass pays, before which numpy does the same."""
+A_LOOP_PAYS = 5_000
+"""The same where a loop of Python does it."""
+A_CALL = 500
+"""Intervals that take as long as calling numpy does for none."""
 
 
 def empty() -> Spans:
@@ -42,7 +46,8 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Spans:
     first, last = np.asarray(start, np.int64), np.asarray(end, np.int64)
     if first.shape != last.shape:
         raise ValueError(f"{first.shape} starts and {last.shape} ends")
-    if len(first) > MANY:  # rows of a table are mostly in order and inside of each other: few are left to sort
+    many = MANY if join_kernel.loaded else LOADING_PAYS
+    if len(first) > many:  # rows of a table are mostly in order and inside of each other: few are left to sort
         first, last = join_kernel(*_arrays((first, last)))
     else:
         full = last > first
@@ -60,7 +65,7 @@ def merge(*sets: Spans) -> Spans:
     """Returns the union of several sets."""
     out = sets[0] if sets else empty()
     for other in sets[1:]:
-        out = merge_kernel(*_arrays(out), *_arrays(other))
+        out = _both(merge_kernel, out, other)
     return out
 
 
@@ -71,14 +76,40 @@ def length(spans: Spans) -> int:
 
 def intersect(a: Spans, b: Spans) -> Spans:
     """Returns what both cover."""
-    start, end = intersect_kernel(*_arrays(a), *_arrays(b))
-    return start, end
+    return _both(intersect_kernel, a, b)
 
 
 def subtract(a: Spans, b: Spans) -> Spans:
     """Returns what `a` covers and `b` does not."""
-    start, end = subtract_kernel(*_arrays(a), *_arrays(b))
-    return start, end
+    return _both(subtract_kernel, a, b)
+
+
+def _both(kernel: Loop, a: Spans, b: Spans) -> Spans:
+    """Returns what a pass over two clean sets finds."""
+    found: Spans = kernel.of(len(a[0]) + len(b[0]) + A_CALL, LOADING_PAYS)(*_arrays(a), *_arrays(b))
+    return found
+
+
+def _merged(a_start: Int, a_end: Int, b_start: Int, b_end: Int) -> Spans:
+    return union(np.concatenate((a_start, b_start)), np.concatenate((a_end, b_end)))
+
+
+def _intersection(a_start: Int, a_end: Int, b_start: Int, b_end: Int) -> Spans:
+    """Returns the common part of each pair of intervals that have one."""
+    first = np.searchsorted(b_end, a_start, side="right")
+    pairs = np.searchsorted(b_start, a_end, side="left") - first
+    row = np.repeat(np.arange(len(a_start)), pairs)
+    other = np.arange(len(row)) + np.repeat(first - np.cumsum(pairs) + pairs, pairs)
+    return np.maximum(a_start[row], b_start[other]), np.minimum(a_end[row], b_end[other])
+
+
+def _difference(a_start: Int, a_end: Int, b_start: Int, b_end: Int) -> Spans:
+    """Returns what the first set has in common with the gaps of the second."""
+    if not len(a_start):
+        return empty()
+    start, end = np.concatenate((a_start[:1], b_end)), np.concatenate((b_start, a_end[-1:]))
+    gap = end > start
+    return _intersection(a_start, a_end, start[gap], end[gap])
 
 
 def clip(spans: Spans, low: int, high: int) -> Spans:
@@ -158,7 +189,7 @@ def union_within(group: npt.ArrayLike, start: npt.ArrayLike, end: npt.ArrayLike)
     else:  # in order of start already; few groups are sorted by their digits
         order = np.argsort(code.astype(np.uint16) if int(code.min()) >= 0 and int(code.max()) < 1 << 16 else code, kind="stable")
     code, first, last = code[order], first[order], last[order]
-    left = reach_kernel(code, first, last)
+    left = reach_kernel.of(len(code), A_LOOP_PAYS)(code, first, last)
     return code[:left], first[:left], last[:left]
 
 
@@ -209,7 +240,7 @@ def join_kernel(start, end):  # type: ignore[no-untyped-def]
     return first[:n].copy(), last[:n].copy()
 
 
-@compiled()
+@compiled(plain=_intersection)
 def intersect_kernel(a_start, a_end, b_start, b_end):  # type: ignore[no-untyped-def]
     """Returns what two clean sets both cover, in one pass over both."""
     start = np.empty(len(a_start) + len(b_start), np.int64)
@@ -253,7 +284,7 @@ def cover_kernel(start, end, low, high):  # type: ignore[no-untyped-def]
     return out
 
 
-@compiled()
+@compiled(plain=_difference)
 def subtract_kernel(a_start, a_end, b_start, b_end):  # type: ignore[no-untyped-def]
     """Returns what the first clean set covers and the second does not, in one pass over both."""
     start = np.empty(len(a_start) + len(b_start), np.int64)
@@ -280,7 +311,7 @@ def subtract_kernel(a_start, a_end, b_start, b_end):  # type: ignore[no-untyped-
     return start[:n].copy(), end[:n].copy()
 
 
-@compiled()
+@compiled(plain=_merged)
 def merge_kernel(a_start, a_end, b_start, b_end):  # type: ignore[no-untyped-def]
     """Returns the union of two clean sets, in one pass over both."""
     start = np.empty(len(a_start) + len(b_start), np.int64)
