@@ -22,6 +22,8 @@ BLOCK = 1 << 20
 IsalError = cast(type[Exception], isal_zlib.IsalError)  # isal's stub declares an instance where there is a class
 GROUP = 2
 """Blocks that are unpacked ahead at once."""
+HEAD = 1 << 16
+"""Bytes of the first block of a file that is unpacked ahead: its header is looked at while the next ones are unpacked."""
 PIECE = 1 << 14
 """Stored bytes that salvage unpacks at a time: what damage can cost at most."""
 
@@ -83,24 +85,27 @@ class Source:
         self.truncated = self._ending
 
     def ahead(self, size: int, room: int) -> Iterator[memoryview]:
-        """Yields what `blocks` yields, each after `room` bytes that are the caller's. Of a file of more than a few blocks they are unpacked
-        on a thread of its own, before they are asked for. Errors and `truncated` come where `blocks` has them.
+        """Yields what `blocks` yields, the first one short, each after `room` bytes that are the caller's. They are unpacked on a thread of
+        its own, before they are asked for. Errors and `truncated` come where `blocks` has them.
         """
-        blocks = (_behind(room, block) for block in self._read(size))
-        group = list(islice(blocks, GROUP))
-        if len(group) == GROUP:
+        blocks = (_behind(room, block) for block in self._read(size, HEAD))
+        first = next(blocks, None)
+        if first is not None and len(first) == room + HEAD:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="tb-sol-unpack")
             waiting: deque[Future[list[memoryview]]] = deque()
+            group = [first]
             while group:
                 while len(waiting) < 2:
                     waiting.append(self._pool.submit(lambda: list(islice(blocks, GROUP))))
                 yield from group
                 group = waiting.popleft().result()
-        yield from group
+        elif first is not None:
+            yield first
+            yield from blocks
         self.truncated = self._ending
 
-    def _read(self, size: int) -> Iterator[bytes]:
-        """Yields uncompressed blocks; `_ending` says at last how the stream ended."""
+    def _read(self, size: int, first: int = 0) -> Iterator[bytes]:
+        """Yields uncompressed blocks, the first one of another size; `_ending` says at last how the stream ended."""
         try:
             magic = self._raw.read(2)
             self._raw.seek(0)
@@ -110,7 +115,7 @@ class Source:
         stream = cast(BinaryIO, igzip.IGzipFile(fileobj=self._raw, mode="rb")) if packed else self._raw
         while True:
             try:
-                block = stream.read(size)
+                block = stream.read(size if self.produced else first or size)
             except (EOFError, zlib.error, IsalError, igzip.BadGzipFile):
                 yield from self._salvage()
                 return
