@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
 from tb_sol_plugin.errors import WorkerKilled
-from tb_sol_plugin.process import claim, give_back, import_libraries, keep_loaded
+from tb_sol_plugin.process import claim, give_back, import_libraries, keep_loaded, make_room
 from tb_sol_plugin.units import human
 
 if TYPE_CHECKING:
@@ -422,6 +422,7 @@ def main() -> None:
     claim()
     _warm()
     keep_loaded()
+    make_room()
     least = resident_bytes(os.getpid())
     gc.enable()  # off since the process began: a tenth of its start would go into looking for garbage in what it imports
     while True:

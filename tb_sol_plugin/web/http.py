@@ -34,7 +34,7 @@ from werkzeug.security import safe_join
 
 from tb_sol_plugin import redact
 from tb_sol_plugin.errors import MOST_SHOWN, Changed, ReadOnlyView, SolError, shown
-from tb_sol_plugin.process import keep_loaded
+from tb_sol_plugin.process import keep_loaded, make_room
 from tb_sol_plugin.redact import text
 from tb_sol_plugin.web.mount import WebOptions
 from tb_sol_plugin.web.wire import Error, ErrorBody
@@ -204,6 +204,7 @@ def warm(ending: Callable[[], bool] = lambda: False, *more: Callable[[Capture], 
         if not ending():
             import_module("scipy.optimize")  # 0.3 s that the first fit of Scaling would pay
         keep_loaded()
+        make_room()
 
 
 # -- the built frontend and Plotly: nothing comes from another host ---------------------------------------------------

@@ -111,3 +111,27 @@ def test_a_process_that_is_ended_waits_for_threads_and_writes_its_output(broken:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60, env=env)
     assert (done.returncode, done.stdout.splitlines()) == (status, said)
     assert ("BrokenPipeError" in done.stderr) == broken
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="pages are counted as Linux counts them")
+@pytest.mark.parametrize("ours", [True, False], ids=["our own process", "a guest"])
+def test_memory_that_is_made_ahead_is_there_when_arrays_take_it(ours: bool) -> None:
+    # GIVEN a process that has made room, and arrays of 5 MB each that are made and let go, as an analysis does
+    script = f"""
+import os, resource
+from tb_sol_plugin import process
+if {ours}:
+    process.claim()
+import numpy as np
+process.make_room()
+pages = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+before = pages()
+for _ in range(4):
+    held = [np.ones(600_000) for _ in range(8)]
+    del held
+print(pages() - before, 8 * 600_000 * 8 // os.sysconf("SC_PAGE_SIZE"))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=True)
+    made, needed = map(int, done.stdout.split())
+    # THEN our own process makes next to no page for them; a guest, of which nothing is changed, makes all of them at least once
+    assert made < needed / 10 if ours else made >= needed
