@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import spans_of
 from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.model import schemas as S
@@ -132,19 +133,16 @@ def _sequence_numbers(capture: Capture) -> dict[str, int | None]:
     """Returns numbers carried by evaluate_function operators, and how many of them lead to a forward operator."""
     operators = capture.tables["operators"]
     host, sequence = operators["host"].to_numpy(), operators["sequence"].to_numpy()
-    name = capture.host["name"]
-    wrappers = np.array([str(c).startswith("autograd::engine::evaluate_function") for c in name.cat.categories] or [False], bool)
-    codes = name.cat.codes.to_numpy()
-    is_wrapper = wrappers[np.maximum(codes, 0)] & (codes >= 0) & (capture.host["kind"].to_numpy() == S.OPERATOR)
+    wrappers = at.named(capture, S.OPERATOR, lambda name: name.startswith("autograd::engine::evaluate_function"))
     linked = np.zeros(len(capture.host), bool)
     linked[capture.tables["backward"]["backward"].to_numpy()] = True
-    root = is_wrapper[host] & (sequence >= 0)
+    root = at.mask_of(capture, wrappers)[host] & (sequence >= 0)
     numbered = np.zeros(len(capture.host), bool)
     numbered[host[sequence >= 0]] = True
     return {
-        "sequence_numbers_with_backward": len(np.unique(sequence[root])),
-        "backward_linked": len(np.unique(sequence[root & linked[host]])),
-        "gradient_accumulation": int((is_wrapper & ~numbered).sum()),
+        "sequence_numbers_with_backward": len(pd.unique(sequence[root])),
+        "backward_linked": len(pd.unique(sequence[root & linked[host]])),
+        "gradient_accumulation": int((~numbered[wrappers]).sum()),
     }
 
 
@@ -190,20 +188,21 @@ def _methods(capture: Capture, part: Scope) -> TableSection:
     rows: list[dict[str, Any]] = []
     for code, name in enumerate(S.LINKS):
         mask = part.device & (link == code)
-        time = int(duration[mask].sum())
+        own = np.flatnonzero(mask)
+        time = int(duration[own].sum())
         rows.append(
             {
                 "method": name,
-                "events": int(mask.sum()),
-                "kernels": int((mask & (kind == S.KERNEL)).sum()),
-                "copies": int((mask & (kind != S.KERNEL)).sum()),
-                "graph": int((mask & device["graph"].to_numpy()).sum()),
+                "events": len(own),
+                "kernels": int((kind[own] == S.KERNEL).sum()),
+                "copies": int((kind[own] != S.KERNEL).sum()),
+                "graph": int(device["graph"].to_numpy()[own].sum()),
                 "time_ns": time,
-                "busy_ns": iv.length(spans_of(capture, mask)),
+                "busy_ns": iv.length(spans_of(capture, mask)) if len(own) else 0,
                 "share": time / whole if whole else None,
-                "with_operator": int((mask & (device["operator"].to_numpy() >= 0)).sum()),
-                "with_module": int((mask & (device["module"].to_numpy() >= 0)).sum()),
-                "with_phase": int((mask & (device["annotation"].to_numpy() >= 0)).sum()),
+                "with_operator": int((device["operator"].to_numpy()[own] >= 0).sum()),
+                "with_module": int((device["module"].to_numpy()[own] >= 0).sum()),
+                "with_phase": int((device["annotation"].to_numpy()[own] >= 0).sum()),
             }
         )
     sums = ("events", "kernels", "copies", "graph", "time_ns", "with_operator", "with_module", "with_phase")

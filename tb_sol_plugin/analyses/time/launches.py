@@ -85,13 +85,13 @@ def run(capture: Capture, query: LaunchesQuery) -> Report:
     found = launches(capture, where.device)
     if not len(found):
         raise Unavailable("no launch of this work was recorded", hint="record the host too: ProfilerActivity.CPU")
-    dry = found["dry"].to_numpy()
+    dry, blocked = (found[name].to_numpy() for name in ("dry", "blocked"))
     usual = int(np.median(found["delay_ns"].to_numpy()[dry])) if dry.any() else None
     values: dict[str, Scalar] = {
-        "launches": len(found), "call_ns": int(found["call_ns"].sum()),
-        "delay_ns": usual, "short": int(found["short"].sum()),
-        "blocked": int(found["blocked"].sum()), "blocked_ns": int(found["call_ns"].to_numpy()[found["blocked"]].sum()),
-        "queue_max": int(found["queue_length"].max()),
+        "launches": len(found), "call_ns": int(found["call_ns"].to_numpy().sum()),
+        "delay_ns": usual, "short": int(found["short"].to_numpy().sum()),
+        "blocked": int(blocked.sum()), "blocked_ns": int(found["call_ns"].to_numpy()[blocked].sum()),
+        "queue_max": int(found["queue_length"].to_numpy().max()),
     }  # fmt: skip
     delay = f", {human(usual, 'ns')} from a call to the start of its work on an idle stream" if usual else ""
     mean = human(int(values["call_ns"] or 0) / len(found), "ns")

@@ -43,6 +43,7 @@ from tb_sol_plugin.model.report import (
 )
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.series import thinned
+from tb_sol_plugin.tables.table import as_table
 from tb_sol_plugin.units import capitalized, human, side_by_side
 
 NOTHING: Final = ("no event with a duration in this recording", "record at least one step")
@@ -131,8 +132,9 @@ def run(capture: Capture, query: StepsQuery) -> Report:
     labels = [WHOLE if n < 0 else n for n in columns["step"].tolist()]
     columns |= _against(capture, where, length.tolist(), query.device_limits)
     columns |= {"step": pd.Series(labels, dtype=object), "device_share": device / np.where(length > 0, length, np.nan)}
-    frame = pd.DataFrame(columns, copy=False)
-    over = frame[frame["complete"]] if frame["complete"].any() else frame
+    frame = as_table(pd.DataFrame(columns, copy=False))
+    complete = frame["complete"].to_numpy()
+    over = frame if complete.all() or not complete.any() else frame[complete]
     means = P.average(over)
     device_share = sum(means[n] for n in P.CATEGORIES[:4]) / means["duration_ns"] if means["duration_ns"] else None
     of = _of(frame, over)
@@ -142,7 +144,7 @@ def run(capture: Capture, query: StepsQuery) -> Report:
     limits = _average(capture, over, query.device_limits)
     total |= {name: limits[name] for name in LIMITS}
     marks = {
-        str(i): Mark("incomplete", "recorded in part; left out of the average") for i, done in enumerate(frame["complete"]) if not done
+        str(i): Mark("incomplete", "recorded in part; left out of the average") for i, done in enumerate(complete.tolist()) if not done
     }
     if is_capture(capture):
         return _of_capture(capture, where, frame, over, total, limits, sampled=not is_uncounted(capture))

@@ -205,8 +205,10 @@ def _offered(capture: Capture, where: Scope, one: W.Change) -> tuple[str, ...]:
         rows = [("device", device) if device >= 0 else ("host", host) for device, host in both]
         return tuple(dict.fromkeys(f"{table} {row}" for table, row in rows if row >= 0))[:MOST_EVENTS]
     frame = items(capture, where, one.by)
-    frame = frame[frame["saved_half_ns"] >= 0].sort_values("saved_half_ns", ascending=False, kind="stable")
-    return tuple(str(n) for n in frame["name"].tolist()[:MOST_OFFERED])
+    saved = frame["saved_half_ns"].to_numpy()
+    known = np.flatnonzero(saved >= 0)
+    known = known[np.argsort(-saved[known], kind="stable")][:MOST_OFFERED]
+    return tuple(str(n) for n in frame["name"].array.take(known))
 
 
 def _named(capture: Capture, one: W.Change, offered: tuple[str, ...], place: int) -> W.Change:
@@ -237,7 +239,7 @@ def _regions(capture: Capture) -> tuple[str, ...]:
         names = arrays.coded(capture.host["name"])
         codes = [names.codes[at.of_kind(capture, kind)] for kind in (S.ANNOTATION, S.MODULE, S.OPERATOR)]
         first = [pd.unique(of)[:MOST_OFFERED] for of in codes]
-        return tuple(str(names.categories[i]) for i in dict.fromkeys(np.concatenate(first).tolist()))
+        return tuple(str(name) for name in names.categories.take(pd.unique(np.concatenate(first))).tolist())
 
     return memo(capture, ("what_if.regions",), make)
 
@@ -357,12 +359,10 @@ def _changes(whats: Sequence[str], found: W.Outcome, each: Sequence[W.Outcome], 
     )  # fmt: skip
 
 
-def _classes(found: W.Outcome) -> pd.DataFrame:
+def _classes(found: W.Outcome) -> dict[str, object]:
     rows = np.flatnonzero((found.before > 0) | (found.after > 0))
     before, after = found.before[rows], found.after[rows]
-    return pd.DataFrame({
-        "class": [LABELS[CLASSES[k]] for k in rows.tolist()], "before_ns": before, "after_ns": after, "change_ns": after - before,
-    })  # fmt: skip
+    return {"class": [LABELS[CLASSES[k]] for k in rows.tolist()], "before_ns": before, "after_ns": after, "change_ns": after - before}
 
 
 def _figure(

@@ -14,13 +14,14 @@ from tb_sol_plugin.metrics.critical.waits import outstanding_at
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.tables.table import Table, as_table
 
 COLUMNS: Final = (
     "call", "operator", "annotation", "start_ns", "call_ns", "device_ns", "delay_ns", "queue_length", "dry", "short", "blocked",
 )  # fmt: skip
 
 
-def launches(capture: Capture, rows: Mask) -> pd.DataFrame:
+def launches(capture: Capture, rows: Mask) -> Table:
     """Returns one row per call and device that launched work of a selection, in order of the calls, with COLUMNS:
 
     call (host row), operator, annotation (host rows of the innermost ones around it, -1), start_ns, call_ns, device_ns (sum of its work),
@@ -32,7 +33,7 @@ def launches(capture: Capture, rows: Mask) -> pd.DataFrame:
     work, nodes = graph.work, graph.nodes
     launched = np.flatnonzero(work.call >= 0)
     if not rows[nodes.device[launched]].any():
-        return pd.DataFrame({name: np.zeros(0, np.int64) for name in COLUMNS})
+        return as_table(pd.DataFrame({name: np.zeros(0, np.int64) for name in COLUMNS}))
     free = _free_since(work)
     operator, annotation = (capture.device[c].to_numpy().astype(np.int64) for c in ("operator", "annotation"))
     full = np.zeros(len(h.start), np.bool_)
@@ -56,7 +57,7 @@ def launches(capture: Capture, rows: Mask) -> pd.DataFrame:
         parts.append([column[wanted] for column in columns])
     joined = [np.concatenate(column) for column in zip(*parts, strict=True)]
     order = np.argsort(joined[0], kind="stable")
-    return pd.DataFrame({name: column[order] for name, column in zip(COLUMNS, joined, strict=True)})
+    return as_table(pd.DataFrame({name: column[order] for name, column in zip(COLUMNS, joined, strict=True)}, copy=False))
 
 
 def _free_since(work: Work) -> Ints:

@@ -103,10 +103,9 @@ def _weight(shapes: str, argument: int) -> str:
 def _modules(capture: Capture) -> tuple[str, ...]:
     """Returns classes of modules that were called, each with its instances; without what wraps a whole model."""
     h = capture.host
-    hit = np.zeros(len(h["name"].cat.categories), bool)
-    codes = arrays.codes(h["name"])[h["kind"].to_numpy() == S.MODULE]
-    hit[np.unique(codes[codes >= 0])] = True
-    instances = [str(name) for name in h["name"].cat.categories[hit]]
+    text = arrays.coded(h["name"])
+    used = arrays.in_use(text.codes[attribution.of_kind(capture, S.MODULE)], len(text.categories))
+    instances = [str(name) for name in text.categories.take(used).tolist()]
     of = Counter(module_class_name(name) for name in instances)
     kept = {name: count for name, count in of.items() if not WRAPPERS.fullmatch(name)}
     return tuple(f"{name} x {count}" for name, count in sorted(kept.items())) if len(kept) <= MOST else ()
@@ -114,7 +113,8 @@ def _modules(capture: Capture) -> tuple[str, ...]:
 
 def _optimizer(capture: Capture) -> str:
     """Returns the class whose steps were recorded, else the class that the recorder saw."""
-    found = sorted({m[1] for name in capture.host["name"].cat.categories if (m := STEPPED.fullmatch(str(name)))})
+    names = [str(name) for name in capture.host["name"].cat.categories.tolist()]
+    found = sorted({m[1] for name in names if name.startswith("Optimizer.step#") and (m := STEPPED.fullmatch(name))})
     if found:
         return ", ".join(found)
     seen = capture.facts.metadata.get("plan.optimizer.from", "")

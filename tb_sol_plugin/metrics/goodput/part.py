@@ -131,7 +131,7 @@ def steps(capture: Capture, *, replicas: int = 0) -> pd.DataFrame:
     """
     table = capture.steps
     if capture.facts.pseudo_step or not len(table):
-        return pd.DataFrame({name: pd.Series(dtype=bool if name in ("reduces", "complete") else np.int64) for name in COLUMNS})
+        return pd.DataFrame({name: np.zeros(0, bool if name in ("reduces", "complete") else np.int64) for name in COLUMNS})
     start, end = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
     begun = _backward_starts(capture)
     on_device = _device_reductions(capture, begun, replicas)
@@ -143,7 +143,7 @@ def steps(capture: Capture, *, replicas: int = 0) -> pd.DataFrame:
     return pd.DataFrame({
         "number": table["number"].to_numpy(), "duration_ns": end - start, "sync_ns": I.overlap_with(start, end, I.subtract(spans, busy)),
         "reduce_ns": reduce, "reduces": reduce > 0, "complete": table["complete"].to_numpy(),
-    })  # fmt: skip
+    }, copy=False)  # fmt: skip
 
 
 def _backward_starts(capture: Capture) -> Ints:
@@ -303,11 +303,12 @@ def _part_of(capture: Capture) -> ScalingPart:
     if capture.facts.source == "sol_capture":
         table = _iterations(capture)
     else:
-        table = steps(capture, replicas=world // model if model > 1 and world % model == 0 else 0).assign(batch=0)
+        table = steps(capture, replicas=world // model if model > 1 and world % model == 0 else 0)
     use = table["complete"].to_numpy().copy()
     use[:1] = False
-    kept = table[use].iloc[-MOST_STEPS:]
-    rows = zip(*(kept[name].tolist() for name in ("number", "duration_ns", "sync_ns", "reduces", "batch")), strict=True)
+    kept = np.flatnonzero(use)[-MOST_STEPS:]
+    names = [name for name in ("number", "duration_ns", "sync_ns", "reduces", "batch") if name in table]
+    rows = zip(*(table[name].to_numpy()[kept].tolist() for name in names), strict=True)
     host, guessed = _host(capture)
     batch = batch_of(capture)
     reserved, memory = _memory(capture)
