@@ -254,7 +254,7 @@ def _runs(known: Sequence[One], values: Sequence[float], changes: Sequence[Chang
             row |= {"change": found.change, "verdict": verdict, "low": None if few else found.low, "high": None if few else found.high}
         rows.append(row)
         before = side, steps
-    frame = pd.DataFrame(rows, columns=[c.name for c in RUNS], dtype=object)
+    frame = {c.name: [row.get(c.name) for row in rows] for c in RUNS}
     links = {str(i): Link("overview", {"run": one.run, "worker": one.worker}) for i, one in enumerate(known)}
     return make_table("runs", "Runs", frame, RUNS, key="run", row_links=links, subtitle="in order", empty="No run here knows it.")
 

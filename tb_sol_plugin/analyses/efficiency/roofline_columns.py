@@ -31,6 +31,7 @@ from tb_sol_plugin.model.report import (
     Scalar,
     make_facts,
 )
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import known_total
 from tb_sol_plugin.units import human
@@ -300,7 +301,7 @@ def _recorded_name(capture: Capture, done: Work) -> str:
 def dtypes_with(ops: pd.DataFrame, column: str) -> dict[str, float]:
     """Returns types that have work in a column of FLOP, with their sums, most first."""
     flop = np.nan_to_num(ops[column].to_numpy(dtype=np.float64))
-    codes = ops["dtype"].cat.codes.to_numpy()
+    codes = arrays.coded(ops["dtype"]).codes
     words = [str(d) for d in ops["dtype"].cat.categories]
     sums = np.bincount(np.where(codes < 0, len(words), codes), flop, minlength=len(words) + 1)
     found = {word: float(total) for word, total in zip([*words, ""], sums.tolist(), strict=True) if total > 0}

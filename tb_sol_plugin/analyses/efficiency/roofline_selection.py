@@ -17,6 +17,7 @@ from tb_sol_plugin.metrics.work.ownership import over_link
 from tb_sol_plugin.metrics.work.work import Work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
 Direction: TypeAlias = Literal["both", "forward", "backward"]
@@ -57,7 +58,7 @@ def select(capture: Capture, done: Work, part: Scope, direction: Direction) -> S
     """Returns the calls of the steps and of the pass asked for. Forward work run again in the backward pass is forward work."""
     keep = np.ones(len(done.ops), bool) if part.whole else np.isin(done.ops["step"].to_numpy(), part.rows)
     if direction != "both":
-        keep &= (done.ops["direction"].cat.codes.to_numpy() == 0) == (direction == "forward")
+        keep &= (arrays.coded(done.ops["direction"]).codes == 0) == (direction == "forward")
     ops = done.ops if keep.all() else done.ops[keep]
     if done.by_host_time or done.from_ledger:
         time, kind = np.nan_to_num(ops["measured_ns"].to_numpy(dtype=np.float64)), _kind(ops)
@@ -85,7 +86,7 @@ def select(capture: Capture, done: Work, part: Scope, direction: Direction) -> S
 def _kind(ops: pd.DataFrame) -> npt.NDArray[np.int64]:
     """Returns per call the part it belongs to by its cost model, else whether it communicates."""
     part = np.where(ops["collective"].to_numpy(), PARTS.index(COMMUNICATION), PARTS.index(NO_MODEL))
-    return np.where(ops["modeled"].to_numpy(), ops["kind"].cat.codes.to_numpy().astype(np.int64), part)
+    return np.where(ops["modeled"].to_numpy(), arrays.codes(ops["kind"]), part)
 
 
 def _selection(ops: pd.DataFrame, outside: dict[str, int], split: npt.NDArray[np.generic]) -> Selection:

@@ -45,6 +45,7 @@ from tb_sol_plugin.model.report import (
     TableSection,
     make_table,
 )
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Places
 from tb_sol_plugin.units import capitalized, human
 
@@ -471,7 +472,7 @@ def _adds_up(chosen: Selection, by_host: bool) -> str:
 def _kind_sums(ops: pd.DataFrame) -> dict[str, np.ndarray]:
     """Returns per kind, over its modeled calls: calls, limit, time above it, efficiency, work and rates. NaN is unknown."""
     covered = ops["modeled"].to_numpy()
-    kind = ops["kind"].cat.codes.to_numpy().astype(np.int64)
+    kind = arrays.codes(ops["kind"])
     measured = ops["measured_ns"].to_numpy(dtype=np.float64)
 
     def total(values: np.ndarray, mask: np.ndarray) -> np.ndarray:

@@ -407,7 +407,8 @@ def _mark(section: TableSection) -> None:
 
 def _classes(capture: Capture, part: Scope, nodes: Columns, query: ModulesQuery, facts: dict[str, int | None]) -> TableSection:
     whole = facts["device_ns"] or 0
-    rows, table = class_rows(nodes), _derived(by_class(nodes), query, whole, bool(len(capture.device)))
+    rows = class_rows(nodes)
+    table = _derived(by_class(nodes, rows), query, whole, bool(len(capture.device)))
     if source.is_capture(capture):
         table = rows_of.with_label_times(capture, part, nodes, rows, table, query.direction)
     table |= rows_of.longest_calls(capture, part, nodes, rows)

@@ -94,7 +94,7 @@ def _doing(capture: Capture, graph: Graph) -> npt.NDArray[np.int8]:
         out = of_class[host_classes(capture)[nodes.inside]]
         bound = np.append(graph.edges.kind, np.int8(-1))[graph.binding[: nodes.hosts]]
         for name, kinds in (("sync", (SYNC, QUEUE_FULL)), ("handoff", (HANDOFF,))):
-            ended = np.flatnonzero(np.isin(bound, kinds) & ~nodes.begins)
+            ended = np.flatnonzero(np.logical_or.reduce([bound == kind for kind in kinds]) & ~nodes.begins)
             out[ended - 1] = ON_HOST.index(name)
         return out
 

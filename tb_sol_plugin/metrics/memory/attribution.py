@@ -424,7 +424,8 @@ def live_allocations(capture: Capture, device: R.Device, place: int) -> tuple[pd
     notes = [RELATIVE] * (not r.known and before < 0) + [NO_ADDRESSES] * (not bool(found["paired"].to_numpy().all()))
 
     def make() -> Table:
-        return as_table(found.iloc[np.flatnonzero(own & (first <= place) & ((stop < 0) | (stop > place)))])
+        rows = np.flatnonzero(own & (first <= place) & ((stop < 0) | (stop > place)))
+        return as_table(pd.DataFrame({name: found[name].to_numpy()[rows] for name in found.columns}, index=rows, copy=False))
 
     live = memo(capture, ("memory.live_at_peak", device), make) if place == r.peak else make()
     return live, max(before, 0) if r.known else before, tuple(notes)  # below 0, totals contradict the frees: the rest says so

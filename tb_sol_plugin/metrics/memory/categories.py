@@ -141,20 +141,23 @@ def _frames(capture: Capture, rows: Rows, time: Ints) -> tuple[Rows, Rows]:
     h = at.host(capture)
     if not len(at.of_kind(capture, S.FRAME)):
         return np.full(len(rows), -1, np.int32), np.full(len(rows), -1, np.int32)
-    files: dict[str, str] = {}
-    of_users: dict[str, bool] = {}
+    users: dict[str, bool] = {}
 
-    def placed(name: str) -> bool:
+    def kind(name: str) -> int:
+        """Returns 2 for a frame of the program, 1 for another one in a file, 0 for a built-in function."""
         match = _FRAME.match(name)
-        if match is not None:
-            files[name] = file = match["file"]
-            if file not in of_users:
-                of_users[file] = is_users(file)
-        return match is not None
+        if match is None:
+            return 0
+        file = match["file"]
+        if file not in users:
+            users[file] = is_users(file)
+        return 1 + users[file]
 
+    every = at.of_kind(capture, S.FRAME)
+    kinds = arrays.per_text(capture.host["name"], every, kind, np.int8)
     out = []
-    for test in (placed, lambda name: name in files and of_users[files[name]]):
-        rows = tree.nearest(at.mask_of(capture, at.named(capture, S.FRAME, test)), h.parent, h.stop, rows, time)  # those are among these
+    for least in (1, 2):  # those of the program are among the placed ones
+        rows = tree.nearest(at.mask_of(capture, every[kinds >= least]), h.parent, h.stop, rows, time)
         out.append(rows)
     return out[0], out[1]
 

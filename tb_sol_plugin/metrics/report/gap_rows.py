@@ -200,7 +200,7 @@ def lines_around(capture: Capture, calls: npt.NDArray[np.integer]) -> Coded:
         return arrays.from_codes(np.full(len(calls), -1, np.int8), [])
     rows = np.asarray(calls, np.int32)
     above = tree.nearest(program_frames(capture), h.parent, h.stop, rows, h.start[np.maximum(rows, 0)], h.end)
-    used, place = np.unique(above, return_inverse=True)  # a line launches again and again
+    used, place = arrays.in_order(above.astype(np.int64))  # a line launches again and again
     text = frame_text(capture, used)
     return arrays.labels(place, arrays.or_none(text, text != ""))
 

@@ -193,7 +193,7 @@ def _keys(capture: Capture, at: npt.NDArray[np.intp], by: GroupBy) -> tuple[npt.
     if by == "name_annotation":
         columns["annotation"], ranges = annotations_of(capture, at)
     if by == "properties":
-        columns |= {c: device[c].cat.codes.to_numpy()[at].astype(np.int64) for c in ("grid", "block")}
+        columns |= {c: arrays.codes(device[c])[at] for c in ("grid", "block")}
         columns |= {c: device[c].to_numpy()[at] for c in ("registers", "shared_memory")}
     codes, first = arrays.factorize([values + 2 for values in columns.values()])  # of operators the least is -3
     picked = {c: values[first] for c, values in columns.items()}
@@ -254,7 +254,7 @@ def _operator_codes(capture: Capture, at: npt.NDArray[np.intp]) -> npt.NDArray[n
     why = np.select([link == S.BEFORE_WINDOW, link == S.NO_RECORD], [-2, -3], -1)
     if not len(capture.host):
         return why.astype(np.int64)
-    names = capture.host["name"].cat.codes.to_numpy()
+    names = arrays.coded(capture.host["name"]).codes
     return np.where(operator >= 0, names[np.maximum(operator, 0)], why).astype(np.int64)
 
 

@@ -142,7 +142,7 @@ def _tree(capture: Capture) -> ModuleTree:
     h = at.host(capture)
     rows = np.flatnonzero(h.kind == S.MODULE)
     above = at.nearest(capture, S.MODULE, rows, strict=True)
-    name = capture.host["name"].cat.codes.to_numpy()[rows].astype(np.int64)
+    name = arrays.codes(capture.host["name"])[rows]
     module_id = np.full(len(h.start), -1, np.int64)
     frames = capture.tables["frames"]
     module_id[frames["host"].to_numpy()] = frames["module_id"].to_numpy()

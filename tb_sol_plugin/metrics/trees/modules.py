@@ -28,6 +28,7 @@ from tb_sol_plugin.metrics.work.ownership import recomputed
 from tb_sol_plugin.metrics.work.sums import VALUES, Calls, calls_of, subtree_sums, summed
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, Places, Rows
 
 # -- Work of operator calls credited to module nodes -----------------------------------------------------------------
@@ -90,13 +91,13 @@ def _credited(capture: Capture, calls: Calls, of_host: Nodes, of_label: Nodes | 
     """Returns (node per call, whether it is backward work of that node)."""
     if of_label is not None:
         label = capture.tables["ledger"]["module"].to_numpy()[calls.ops["ledger"].to_numpy()]
-        return of_label[label].astype(np.int32), calls.ops["direction"].cat.codes.to_numpy() == 1
+        return of_label[label].astype(np.int32), arrays.coded(calls.ops["direction"]).codes == 1
     h = at.host(capture)
     if not len(h.start) or not len(of_host):
         return np.full(len(calls.host), OUTSIDE, np.int32), np.zeros(len(calls.host), bool)
     if calls.done.from_ledger:
         own = calls.ops["module"].to_numpy()
-        return np.where(own >= 0, of_host[np.maximum(own, 0)], OUTSIDE).astype(np.int32), calls.ops["direction"].cat.codes.to_numpy() == 1
+        return np.where(own >= 0, of_host[np.maximum(own, 0)], OUTSIDE).astype(np.int32), arrays.coded(calls.ops["direction"]).codes == 1
     around = at.nearest(capture, S.MODULE, calls.host)
     forward, root = at.module_forward_rows(capture, calls.host)
     linked = at.nearest(capture, S.MODULE, forward)
@@ -372,12 +373,12 @@ def _below_itself(frame: Columns) -> Mask:
     return out
 
 
-def by_class(frame: Columns) -> Columns:
+def by_class(frame: Columns, rows: list[MergedRow]) -> Columns:
     """Returns sums per class over all instances, each over its outermost calls; two instances of a class, one in the other, both count.
 
-    Columns: class_name, instances (distinct names), SUMS, WORK.
+    rows: `class_rows` of the frame. Columns: class_name, instances (distinct names), SUMS, WORK.
     """
-    rows, names = class_rows(frame), frame["name"].tolist()
+    names = frame["name"].tolist()
     of_nodes = {name: name in BY_NODE or name.startswith(OWN) for name in (*SUMS, *WORK)}
     outermost = _sums_of({name: frame[name] for name, every in of_nodes.items() if not every}, rows)
     each = _sums_of({name: frame[name] for name, every in of_nodes.items() if every}, _by_class(frame, np.arange(len(names))))

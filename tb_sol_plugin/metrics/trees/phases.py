@@ -24,8 +24,8 @@ from tb_sol_plugin.metrics.trees.module_tree import phase_parts
 from tb_sol_plugin.metrics.work.counted import counted_rows
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables import tree
 from tb_sol_plugin.tables.arrays import Ints, Rows
 from tb_sol_plugin.tables.table import as_table
 
@@ -61,7 +61,7 @@ def _tree(capture: Capture) -> PhaseTree:
     place = np.full(len(h.start), -1, np.int64)
     place[rows] = np.arange(len(rows))
     parent = np.where(above >= 0, place[np.maximum(above, 0)], -1)
-    name = capture.host["name"].cat.codes.to_numpy()[rows].astype(np.int64)
+    name = arrays.codes(capture.host["name"])[rows]
     texts = capture.host["name"].cat.categories
     nodes = _Nodes()
     node = np.full(len(rows), -1, np.int64)
@@ -221,7 +221,8 @@ def _phase_times(capture: Capture, part: Scope) -> pd.DataFrame:
         "ops": _subtree(tree, at.sum_by(_node(tree, around), calls, size)),
     }
     use = (_subtree(tree, count) > 0) | (columns["device_events"] > 0)
-    return pd.DataFrame({name: values[use] for name, values in columns.items()}, copy=False)
+    shown = {name: values[use] for name, values in columns.items()}
+    return pd.DataFrame({n: pd.Series(v, dtype=object, copy=False) if v.dtype == object else v for n, v in shown.items()}, copy=False)
 
 
 def _operators(capture: Capture, part: Scope) -> tuple[Rows, Ints]:

@@ -133,7 +133,7 @@ def _key(capture: Capture, ops: pd.DataFrame, by: By | ByLabel, kernels: bool) -
 
 def _plain(column: pd.Series, none: str = "") -> Key:
     """Returns a categorical column; no category and the empty word both read as `none`."""
-    codes = column.cat.codes.to_numpy().astype(np.int64)
+    codes = arrays.codes(column)
     words = [str(w) or none for w in column.cat.categories]
     return Key(np.where(codes < 0, len(words), codes), [*words, none])
 
@@ -155,7 +155,7 @@ def _labeled(capture: Capture, ops: pd.DataFrame, by: ByLabel) -> Key:
     row = ops["ledger"].to_numpy()
     own = table[by].to_numpy()[row].astype(np.int64)
     if by == "forward_phase":
-        own = np.where(ops["direction"].cat.codes.to_numpy() == 1, own, table["phase"].to_numpy()[row])
+        own = np.where(arrays.coded(ops["direction"]).codes == 1, own, table["phase"].to_numpy()[row])
     names = [str(name) for name in arrays.pick(labels["name"], np.arange(len(labels))).tolist()]
     none = OUTSIDE_FUNCTION if by == "function" else OUTSIDE_PHASE
     code, words = pd.factorize(np.array([*(names if by == "function" else map(phase_name, names)), none], object))
@@ -167,7 +167,7 @@ def _around(capture: Capture, ops: pd.DataFrame, by: By) -> Key:
     clean: Callable[[str], str] = module_instance if by == "module" else phase_name
     host = capture.host["name"]
     rows = ops["module" if by == "module" else "annotation"].to_numpy()
-    codes = np.append(host.cat.codes.to_numpy().astype(np.int64), -1)[rows]
+    codes = np.append(arrays.codes(host), -1)[rows]
     used, place = np.unique(codes, return_inverse=True)
     none = OUTSIDE_MODULE if by == "module" else OUTSIDE_PHASE
     words = [none if c < 0 else clean(str(host.cat.categories[c])) for c in used.tolist()]
@@ -214,12 +214,12 @@ def _by_kernel(capture: Capture, done: Work, events: npt.NDArray[np.int64]) -> p
     piece = ratio(duration, ops["device_sum_ns"].to_numpy(dtype=np.float64))
     several = ops["device_events"].to_numpy() > 1
     reason = ops["reason"].cat.add_categories([SHARED]) if SHARED not in ops["reason"].cat.categories else ops["reason"]
-    why = np.where(several, list(reason.cat.categories).index(SHARED), reason.cat.codes.to_numpy())
+    why = np.where(several, list(reason.cat.categories).index(SHARED), arrays.coded(reason).codes)
     names = device["name"]
     counted = done.ops["name"].eq(COUNTED).to_numpy()[done.owner[events]]  # whose kernels do different things
     piece = np.where(counted, np.nan, piece)
     return ops.assign(
-        kernel=pd.Categorical.from_codes(names.cat.codes.to_numpy()[events], names.cat.categories),
+        kernel=pd.Categorical.from_codes(arrays.coded(names).codes[events], names.cat.categories),
         measured_ns=duration,
         **{c: ops[c].to_numpy(dtype=np.float64) * piece for c in ("flop", "flop_vector", "bytes", "sol_ns")},
         modeled=ops["modeled"].to_numpy() & ~counted,
@@ -287,7 +287,7 @@ def _main_kind(ops: pd.DataFrame, code: Ints, size: int) -> list[str]:
     time = ops["measured_ns"].to_numpy(dtype=np.float64)
     limit = ops["sol_ns"].to_numpy(dtype=np.float64)
     time = np.where(np.isnan(time), np.where(np.isfinite(limit), limit, 0.0), time)
-    kinds = ops["kind"].cat.codes.to_numpy().astype(np.int64)
+    kinds = arrays.codes(ops["kind"])
     total = np.bincount(code * len(KINDS) + kinds, time, minlength=size * len(KINDS))
     return [KINDS[k] for k in total.reshape(size, len(KINDS)).argmax(axis=1).tolist()]
 
@@ -302,15 +302,19 @@ def _kernels(capture: Capture, events: npt.NDArray[np.int64], at: Ints, flagged:
         return [""] * size, [""] * size
     names = capture.device["name"]
     width = len(names.cat.categories)
-    number, pairs = pd.factorize(at * width + names.cat.codes.to_numpy()[events].astype(np.int64))
+    number, pairs = pd.factorize(at * width + arrays.codes(names)[events])
     time = np.bincount(number, capture.device["duration_ns"].to_numpy()[events].astype(np.float64), minlength=len(pairs))
     order = np.argsort(time, kind="stable")
     best = np.full(size, -1, np.int64)
     best[pairs[order] // width] = pairs[order] % width
     every: list[list[str]] = [[] for _ in range(size)]
-    for pair in pairs[flagged[pairs // width]].tolist():
-        every[pair // width].append(str(names.cat.categories[pair % width]))
-    return [str(names.cat.categories[b]) if b >= 0 else "" for b in best.tolist()], ["\n".join(found) for found in every]
+    of_flagged = pairs[flagged[pairs // width]]
+    categories = arrays.coded(names).categories
+    for row, name in zip((of_flagged // width).tolist(), categories.take(of_flagged % width).tolist(), strict=True):
+        every[row].append(str(name))
+    main = np.full(size, "", object)
+    main[best >= 0] = [str(name) for name in categories.take(best[best >= 0]).tolist()]
+    return main.tolist(), ["\n".join(found) for found in every]
 
 
 def _chosen(done: Work, ops: pd.DataFrame) -> Mask:

@@ -25,6 +25,7 @@ from tb_sol_plugin.metrics.trees.phases import STEP, device_owners, phase_tree
 from tb_sol_plugin.metrics.work.work import Work, work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Mark
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, exact_sums
 from tb_sol_plugin.tables.compiled import compiled, fixed
 from tb_sol_plugin.tables.table import with_columns
@@ -271,7 +272,7 @@ def performed(ops: pd.DataFrame) -> Performed:
 
 
 def _performed(ops: pd.DataFrame) -> Performed:
-    codes = ops["dtype"].cat.codes.to_numpy()
+    codes = arrays.coded(ops["dtype"]).codes
     names = (*ops["dtype"].cat.categories.astype(str), "")
     return Performed(
         flop=np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64)),

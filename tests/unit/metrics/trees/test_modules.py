@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.trees import module_tree as tree_of_modules
 from tb_sol_plugin.metrics.trees.module_tree import module_tree
-from tb_sol_plugin.metrics.trees.modules import by_class, merge_siblings, merged_sums, module_times, unmerged
+from tb_sol_plugin.metrics.trees.modules import by_class, class_rows, merge_siblings, merged_sums, module_times, unmerged
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tests.support.captures import report
@@ -85,7 +85,7 @@ def test_a_module_inside_itself_is_one_node_over_its_outermost_calls(tmp_path: P
     assert nodes["host_total_ns"].tolist() == [1_000, 200] and nodes["host_self_ns"].tolist() == [800, 200]
     assert nodes["device_total_ns"].tolist() == [57, 50] and nodes["device_self_ns"].tolist() == [7, 50]
     # AND so is its class
-    classes = pd.DataFrame(by_class(nodes)).set_index("class_name")
+    classes = pd.DataFrame(by_class(nodes, class_rows(nodes))).set_index("class_name")
     assert classes.loc["R", ["instances", "calls", "host_total_ns", "device_total_ns"]].tolist() == [1, 4, 1_000, 57]
 
 
@@ -103,7 +103,7 @@ def test_a_class_counts_a_module_that_lies_deeper_inside_itself_once(tmp_path: P
     nodes = module_times(c, scope(c, Query()))
     assert nodes["name"].tolist() == ["R_0", "Other_0", "R_0", "R_1", "R_2"]
     # THEN the class holds 1 000 + 300 + 200 of the host and 55 of the device, and of its own 300 + 400 + 100 + 200
-    row = pd.DataFrame(by_class(nodes)).set_index("class_name").loc["R"]
+    row = pd.DataFrame(by_class(nodes, class_rows(nodes))).set_index("class_name").loc["R"]
     assert (row["instances"], row["calls"], row["host_total_ns"], row["device_total_ns"]) == (3, 4, 1_500, 55)
     assert (row["host_self_ns"], row["device_self_ns"]) == (1_000, 55)
     # AND the sentence of the page has the time of each moment once: no class takes more than the whole
@@ -215,7 +215,7 @@ def test_layers_of_different_structure_are_not_merged(tmp_path: Path) -> None:
 
 def test_classes_sum_over_instances(stack: Capture) -> None:
     nodes = module_times(stack, scope(stack, Query()))
-    classes = pd.DataFrame(by_class(nodes)).set_index("class_name")
+    classes = pd.DataFrame(by_class(nodes, class_rows(nodes))).set_index("class_name")
     assert classes.loc["Linear", ["instances", "calls", "device_total_ns"]].tolist() == [8, 8, 92]
 
 
