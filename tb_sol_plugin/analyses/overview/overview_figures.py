@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import pandas as pd
 
 from tb_sol_plugin.metrics.report.overview import SMALL, Part, Parts
 from tb_sol_plugin.metrics.time.breakdown import device_word, layers, use_over_time
@@ -47,10 +46,10 @@ def use_figure(capture: Capture, part: Scope, bars: int = 120) -> FigureSection:
     windows, rows = windows_of(capture, part)
     low, high = (int(windows[0][0]), int(windows[1][-1])) if len(windows[0]) else part.window_ns
     everything = layers(capture, np.ones(len(capture.device), bool))
-    frame = use_over_time(everything, (low, high), bars)
+    used = use_over_time(everything, (low, high), bars)
     factor, unit = fig.time_scale(high - low)
-    width = (frame["end_ns"] - frame["start_ns"]).to_numpy(dtype=np.float64)
-    middle = ((frame["start_ns"] + frame["end_ns"]).to_numpy() / 2 - low) / factor
+    width = (used["end_ns"] - used["start_ns"]).astype(np.float64)
+    middle = ((used["start_ns"] + used["end_ns"]) / 2 - low) / factor
     lengths = humans(width.astype(np.int64).tolist(), "ns")
     data = []
     named = (
@@ -59,7 +58,7 @@ def use_figure(capture: Capture, part: Scope, bars: int = 120) -> FigureSection:
         ("exposed_memcpy_ns", "memcpy", "exposed copies"),
     )
     for column, token, words in named:
-        values = frame[column].to_numpy()
+        values = used[column]
         if not values.any():
             continue
         data.append(
@@ -255,19 +254,17 @@ def part_table(parts: Parts) -> TableSection:
     """Builds the waterfall as a table."""
     whole = parts.start.ns or 1.0
     every = parts.all
-    frame = pd.DataFrame(
-        {
-            "part": [p.name for p in every],
-            "time_ns": [round(p.ns) for p in every],
-            "share": [p.ns / whole for p in every],
-            "meaning": [p.meaning for p in every],
-            "color": [p.color for p in every],
-        }
-    )
+    columns = {
+        "part": [p.name for p in every],
+        "time_ns": [round(p.ns) for p in every],
+        "share": [p.ns / whole for p in every],
+        "meaning": [p.meaning for p in every],
+        "color": [p.color for p in every],
+    }
     return make_table(
         "parts",
         "From measured to speed of light, as a table" if parts.stays else "Where the measured time goes, as a table",
-        frame,
+        columns,
         PART_COLUMNS,
         key="part",
         footer="The parts below the first row add up to it.",

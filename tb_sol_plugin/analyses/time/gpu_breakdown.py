@@ -314,12 +314,12 @@ def _use(capture: Capture, where: Scope, rows: Mask, query: BreakdownQuery) -> F
     title = f"{capitalized(word)} use over time"
     if high <= low:
         return FigureSection(id="use", title=title, span=8, figure=F.figure([]), summary="Nothing was recorded in this selection.")
-    length = (used["end_ns"] - used["start_ns"]).to_numpy()
+    length = used["end_ns"] - used["start_ns"]
     divisor, unit = F.time_scale(high - low)
-    middle = ((used["start_ns"] - low) + length / 2).to_numpy() / divisor
+    middle = ((used["start_ns"] - low) + length / 2) / divisor
     data: list[F.Plain] = [
         {
-            "type": "bar", "name": p.label, "x": middle.tolist(), "y": (100.0 * used[p.name].to_numpy() / length).tolist(),
+            "type": "bar", "name": p.label, "x": middle.tolist(), "y": (100.0 * used[p.name] / length).tolist(),
             "width": (0.94 * length / divisor).tolist(), "marker": {"color": F.light(p.color)},
             "hovertemplate": f"<b>{p.label}</b> %{{y:.1f}} %<br>at %{{x:.4~g}} {unit}<extra></extra>",
         }

@@ -207,10 +207,10 @@ def occupancy(capture: Capture, rows: Mask | Places, low: int, high: int) -> flo
     return float((percent * weight).sum() / weight.sum()) if weight.sum() > 0 else float("nan")
 
 
-def use_over_time(found: Layers, window: tuple[int, int], bins: int = 100) -> pd.DataFrame:
+def use_over_time(found: Layers, window: tuple[int, int], bins: int = 100) -> dict[str, Ints]:
     """Returns exclusive time of each class in equal parts of a window.
 
-    Columns: start_ns, end_ns, computation_ns, exposed_communication_ns, exposed_memcpy_ns, idle_ns; a row adds up to its length.
+    By column: start_ns, end_ns, computation_ns, exposed_communication_ns, exposed_memcpy_ns, idle_ns; a part adds up to its length.
     """
     low, high = window
     count = max(1, min(bins, high - low))
@@ -219,10 +219,10 @@ def use_over_time(found: Layers, window: tuple[int, int], bins: int = 100) -> pd
     edges = low + each * slot + rest * slot // count
     parts = [np.diff(iv.covered_until(layer, edges)) for layer in found.exclusive]
     length = np.diff(edges)
-    return pd.DataFrame({
+    return {
         "start_ns": edges[:-1], "end_ns": edges[1:], "computation_ns": parts[0], "exposed_communication_ns": parts[1],
         "exposed_memcpy_ns": parts[2], "idle_ns": length - parts[0] - parts[1] - parts[2],
-    })  # fmt: skip
+    }  # fmt: skip
 
 
 # -- Why a device idles ----------------------------------------------------------------------------------------------

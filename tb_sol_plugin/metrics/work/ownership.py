@@ -103,7 +103,7 @@ CHECKPOINT: Final = re.compile(r".*checkpoint\w{0,400}backward\d*", re.IGNORECAS
 
 def in_backward(capture: Capture) -> Mask:
     """Returns per host row whether it is or lies below an operator of the backward pass, recomputed forward work left out."""
-    return memo(capture, ("work.backward",), lambda: _below(capture, _roots(capture)) & ~recomputed(capture))
+    return memo(capture, ("work.backward",), lambda: _below_roots(capture) & ~recomputed(capture))
 
 
 def recomputed(capture: Capture) -> Mask:
@@ -114,6 +114,11 @@ def recomputed(capture: Capture) -> Mask:
 def _roots(capture: Capture) -> Mask:
     """Returns per host row whether it is a node of the backward pass."""
     return memo(capture, ("work.backward_roots",), lambda: _find_roots(capture))
+
+
+def _below_roots(capture: Capture) -> Mask:
+    """Returns per host row whether it is or lies below a node of the backward pass."""
+    return memo(capture, ("work.below_roots",), lambda: _below(capture, _roots(capture)))
 
 
 def _find_roots(capture: Capture) -> Mask:
@@ -131,9 +136,12 @@ def _again(capture: Capture) -> Mask:
     if not nodes.any():
         return out
     rows = table["host"].to_numpy()
-    below = _below(capture, nodes)[rows]
+    below = _below_roots(capture)[rows]
+    candidate = below & (table["sequence"].to_numpy() >= 0) & (table["forward_thread"].to_numpy() <= 0)
+    if not candidate.any():
+        return out
     is_node = attribution.where_named(capture, lambda name: NODE.fullmatch(name) is not None)
-    candidate = below & (table["sequence"].to_numpy() >= 0) & (table["forward_thread"].to_numpy() <= 0) & ~is_node[rows]
+    candidate &= ~is_node[rows]
     if not candidate.any():
         return out
     h = attribution.host(capture)
@@ -236,6 +244,8 @@ def _below(capture: Capture, roots: Mask) -> Mask:
     """Returns per host row whether it is one of `roots` or lies below one."""
     end = capture.host["end"].to_numpy()
     rows = outermost(np.flatnonzero(roots), end)
+    if not len(rows):
+        return np.zeros(len(roots), np.bool_)
     level = np.zeros(len(roots) + 1, np.int8)
     level[rows] += 1
     level[end[rows]] -= 1  # none lies below another: each begins and ends where no other does

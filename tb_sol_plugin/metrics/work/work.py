@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -325,9 +326,14 @@ def _frame(
     return pd.DataFrame(made, copy=False)
 
 
-def _coded(code: npt.NDArray[np.int8], texts: Sequence[str]) -> pd.Categorical:
-    """Returns a column of texts from the place of each."""
-    return pd.Categorical.from_codes(code, pd.Index(texts), validate=False)  # type: ignore[return-value, call-overload]
+def _coded(code: npt.NDArray[np.int8], texts: tuple[str, ...]) -> pd.Categorical:
+    """Returns a column of some fixed texts from the place of each."""
+    return pd.Categorical.from_codes(code, _fixed(texts), validate=False)  # type: ignore[return-value, call-overload]
+
+
+@cache
+def _fixed(texts: tuple[str, ...]) -> pd.Index:
+    return pd.Index(texts)
 
 
 def _module(capture: Capture, rows: Ints, own: Ints) -> npt.NDArray[np.int32]:
@@ -335,6 +341,8 @@ def _module(capture: Capture, rows: Ints, own: Ints) -> npt.NDArray[np.int32]:
 
     -1 none.
     """
+    if not len(attribution.of_kind(capture, S.MODULE)):
+        return own.astype(np.int32)
     forward, _ = attribution.module_forward_rows(capture, rows)
     return np.where(own >= 0, own, attribution.nearest(capture, S.MODULE, forward)).astype(np.int32)
 
@@ -394,6 +402,7 @@ def _step_of(capture: Capture, at: Ints) -> Ints:
     return out
 
 
+_BOUNDS: Final = pd.Index(BOUNDS, dtype=object)
 SUMS: Final = ("flop", "flop_vector", "bytes", "measured_ns", "sol_ns")
 
 
@@ -457,7 +466,7 @@ def grouped(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]
         "wasted_ns": np.where(known, timed - least, np.nan),
         "efficiency": efficiency,
         "modelled_share": ratio(covered, out["measured_ns"]),
-        "bound": arrays.from_codes(bound.astype(np.int8), BOUNDS),
+        "bound": arrays.from_codes(bound.astype(np.int8), _BOUNDS),
         "flagged": efficiency > TOLERATED,
         "estimated": why >= 0,
         "reason": np.where(why >= 0, arrays.pick(ops["reason"], why), "") if len(ops) else np.zeros(0, object),

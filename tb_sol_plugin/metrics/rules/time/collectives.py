@@ -120,13 +120,15 @@ def tiny_all_reduces(context: TimeContext) -> Answer:
     Those of synchronized batch norm need each result before the next, as those of tensor parallelism without a backward pass do.
     """
     rows, own = unclaimed(context)
+    steps = context.waterfall.steps
+    if len(rows) < MANY * steps or not len(context.capture.tables["backward"]):
+        return None
     size = link_bytes(context.capture)[rows]
     use = (size > 0) & (size <= TINY)
     use &= collectives(context.capture, rows) == "all_reduce"
     use &= ~_below(context, rows, "SyncBatchNorm")
     rows, own, size = rows[use], own[use], size[use]
-    steps = context.waterfall.steps
-    if len(rows) < MANY * steps or not len(context.capture.tables["backward"]):
+    if len(rows) < MANY * steps:
         return None
     step = _step(context, rows)
     longest = np.zeros(int(step.max()) + 1)

@@ -21,7 +21,7 @@ from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.metrics import kept_with
 from tb_sol_plugin.metrics.rules.engine import LEAST, CaptureContext, Finding, Ledger, Subject, time_text, with_sizes
 from tb_sol_plugin.metrics.time import attribution as at
-from tb_sol_plugin.metrics.time.breakdown import explained_idle
+from tb_sol_plugin.metrics.time.breakdown import explained_idle, recorder_time
 from tb_sol_plugin.metrics.time.kernels import matrix_units_at
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import NO_KIND, SCALED, Waterfall
@@ -122,6 +122,11 @@ class TimeContext(CaptureContext):
     def idle(self) -> iv.Spans:
         """Idle spans that have a recorded cause and that no rule has claimed."""
         return self.ledger.idle
+
+    @cached_property
+    def recorder(self) -> iv.Spans:
+        """Idle time in which the profiler itself works."""
+        return iv.intersect(recorder_time(self.capture), self.waterfall.idle)
 
     @property
     def ops(self) -> pd.DataFrame:

@@ -148,6 +148,8 @@ def operator_wait(context: TimeContext) -> Answer:
     Possible, not proven: where tensors are is not recorded, only that the operator launches nothing.
     """
     capture, gaps = context.capture, _long_gaps(context)
+    if not len(gaps[0]):
+        return None
     h = at.host(capture)
     column = capture.host["name"]
     rows = reaching(capture, "operator_wait", lambda: _computing(capture)).within(gaps)
@@ -196,6 +198,8 @@ def _running(capture: Capture) -> Ints:
 def python_wait(context: TimeContext) -> Answer:
     """Finds Python functions that launch nothing and run while the device has no work: before its first kernel, or between steps."""
     capture, gaps = context.capture, _long_gaps(context)
+    if not len(gaps[0]):
+        return None
     h = at.host(capture)
     rows = reaching(capture, "python_wait", lambda: _running(capture)).within(gaps)
     rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], gaps) >= LAUNCH_NS]

@@ -44,7 +44,6 @@ from tb_sol_plugin.metrics.time.breakdown import (
     device_word,
     host_idle,
     launched,
-    recorder_time,
 )
 from tb_sol_plugin.metrics.time.kernel_names import plain_name
 from tb_sol_plugin.metrics.time.reaching import calls_reaching, operators_reaching
@@ -121,9 +120,12 @@ def _gaps(context: TimeContext) -> Gaps:
     known = context.gaps
     if known is not None and known[0] is context.idle:
         return known[1]
-    start, stop = iv.merge(context.idle, iv.intersect(recorder_time(context.capture), context.waterfall.idle))
-    free = iv.overlap_with(start, stop, context.idle)
-    start, stop, free = (x[free > 0] for x in (start, stop, free))
+    start, stop = context.idle
+    free = stop - start
+    if len(context.recorder[0]):
+        start, stop = iv.merge(context.idle, context.recorder)
+        free = iv.overlap_with(start, stop, context.idle)
+        start, stop, free = (x[free > 0] for x in (start, stop, free))
     order, first = at.in_order(context.capture)
     slot = np.minimum(np.searchsorted(first, stop), len(first) - 1) if len(first) else np.zeros(0, np.int64)
     ends = first[slot] == stop if len(first) else np.zeros(len(stop), bool)
