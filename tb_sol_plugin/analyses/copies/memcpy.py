@@ -372,10 +372,12 @@ def _binned(found: pd.DataFrame) -> dict[str, npt.NDArray[Any]]:
     """Returns copies of nearly equal size and rate as one point: quarters of a power of two by sixteenths of a decade."""
     size, time = found["bytes"].to_numpy(), found["duration_ns"].to_numpy()
     rows = np.flatnonzero((size > 0) & (time > 0))
-    size, time, direction = size[rows].astype(np.float64), time[rows].astype(np.float64), found["direction"].to_numpy(object)[rows]
-    cell = arrays.together(direction, np.round(4 * np.log2(size)), np.round(16 * np.log10(size / time)))
+    size, time = size[rows].astype(np.float64), time[rows].astype(np.float64)
+    code, names = records.memory_kinds(found).column(0)
+    direction = code[rows]
+    cell = arrays.together(direction, *(np.round(v).astype(np.int64) for v in (4 * np.log2(size), 16 * np.log10(size / time))))
     cells = int(cell.max(initial=-1)) + 1
     count = np.bincount(cell, minlength=cells)
     moved, took = (np.bincount(cell, weights, minlength=cells) for weights in (size, time))
     first = arrays.first_of(cell, cells)
-    return {"direction": direction[first], "count": count, "time": took, "size": moved / count, "rate": moved / took * 1e9}
+    return {"direction": names[direction[first]], "count": count, "time": took, "size": moved / count, "rate": moved / took * 1e9}

@@ -304,7 +304,9 @@ def _scatter(capture: Capture, shown: pd.DataFrame, left: int) -> FigureSection:
     factor, unit = F.time_scale(float(last))
     data: list[F.Plain] = []
     drawn = 0
-    by_kind = [(d, np.flatnonzero(kind == d)) for d in records.DIRECTIONS if (kind == d).any()]
+    code, names = pd.factorize(kind)
+    number = {str(name): i for i, name in enumerate(names)}
+    by_kind = [(d, np.flatnonzero(code == number[d])) for d in records.DIRECTIONS if d in number]
     for direction, moved in by_kind:
         if len(start) > POINTS:
             moved = moved[np.argsort(start[moved], kind="stable")]

@@ -90,11 +90,11 @@ def run(capture: Capture, query: SlackQuery) -> Report:
         "slack_ns": int(np.median(late[off])) if off.any() else None,
     }  # fmt: skip
     step, _ = from_step(capture, start)
-    frame = pd.DataFrame({
+    frame = {
         "event": np.arange(1, len(rows) + 1), "step": step, "name": arrays.at(table["name"], rows), "start_ns": start,
         "duration_ns": length, "slack_ns": _known(late, known), "on_path": on_path,
         "times": np.where(known & (length > 0), late / np.maximum(length, 1), np.nan),
-    })  # fmt: skip
+    }  # fmt: skip
     what = "device events" if side == "device" else "operators and calls"
     share = human(int(on_path.sum()) / len(rows), "ratio") if len(rows) else "none"
     return Report(
