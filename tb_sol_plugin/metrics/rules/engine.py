@@ -224,7 +224,7 @@ class Ledger:
 
     def take_calls(self, rows: Ints, wanted: Floats) -> Floats:
         """Take calls for up to `wanted` ns of each; returns what was granted. Those of which nothing is granted stay."""
-        granted = np.clip(np.nan_to_num(wanted), 0.0, self.calls[rows])
+        granted = np.minimum(np.maximum(np.nan_to_num(wanted), 0.0), self.calls[rows])
         self.calls[rows[granted > 0]] = 0.0
         return granted
 

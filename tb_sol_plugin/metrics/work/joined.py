@@ -23,7 +23,7 @@ import pandas as pd
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import COMPUTATION, classes
-from tb_sol_plugin.metrics.time.kernel_names import TF32
+from tb_sol_plugin.metrics.time.kernel_names import in_tf32
 from tb_sol_plugin.metrics.trees.label_times import label_paths, phase_nodes
 from tb_sol_plugin.metrics.trees.phases import device_owners, phase_tree
 from tb_sol_plugin.metrics.work.costs import DIRECTIONS
@@ -266,7 +266,7 @@ def _time(capture: Capture, ops: pd.DataFrame, calls: Ints, events: Ints, *, by_
 def _row(capture: Capture, step: Step, home: int, flop: float, again: float, time: _Time, events: Ints) -> dict[str, object]:
     dtype, direction, several = _main_types(capture, step.iteration, home)
     names = arrays.pick(capture.device["name"], events).tolist() if len(events) else []
-    if dtype == "fp32" and any(TF32.search(str(name)) for name in names):
+    if dtype == "fp32" and any(in_tf32(str(name)) for name in names):
         dtype = "tf32"
     types = f"; types {several}, at the rate of {dtype}" if several else ""
     return {

@@ -113,11 +113,20 @@ class CopyColumns:
     @cached_property
     def path(self) -> Ints:
         """A number per chain of operators around the call: equal for equal names from the innermost to the outermost."""
+        return self._paths(np.arange(len(self.copies)))
+
+    @cached_property
+    def uploads(self) -> tuple[Places, Ints]:
+        """Copies to the device, and a number for the place in the program of each, alike for one chain of operators."""
+        rows = np.flatnonzero(self.going("HtoD"))
+        return rows, arrays.together(self._paths(rows))
+
+    def _paths(self, rows: Places) -> Ints:
         h = at.host(self.capture)
         if not len(h.start):
-            return np.zeros(len(self.copies), np.int64)
+            return np.zeros(len(rows), np.int64)
         name = arrays.coded(self.capture.host["name"]).codes
-        row = self.copies["operator"].to_numpy().astype(np.int64)
+        row = self.copies["operator"].to_numpy()[rows].astype(np.int64)
         distinct, place = np.unique(row, return_inverse=True)
         code, left = np.zeros(len(distinct), np.int64), np.flatnonzero(distinct >= 0)
         row = distinct[left]
@@ -168,7 +177,7 @@ class CopyContext(CaptureContext):
     columns: what does not depend on what was claimed; waits: `blocking` of the copies, in the same order. peaks: as `bandwidth.peaks` gives
     them. inside: copies that count, those of the selected steps (all where none was recorded) that no finding has claimed. windows:
     these steps in time. free: the parts of them that no finding has claimed. steps: what a saving divides by. asked: whether a finding
-    of a direction, and about the host or not, is asked for; evidence for others is not written.
+    of a direction, and about the host or not, is asked for; evidence for others is not written. counted: copies by which `once` is judged.
     """
 
     subject: ClassVar[Subject] = "copies"
@@ -182,6 +191,7 @@ class CopyContext(CaptureContext):
     steps: int
     free: iv.Spans
     asked: Callable[[str, bool], bool] = lambda direction, host: True
+    counted: Mask | None = None
 
     @property
     def copies(self) -> pd.DataFrame:
@@ -268,29 +278,37 @@ class CopyContext(CaptureContext):
 
     @cached_property
     def once(self) -> Mask:
-        """Copies of data that is not moved in every step: parameters, constants, what is loaded when a program begins.
+        """Copies to the device of data that is not moved in every step: parameters, constants, what is loaded when a program begins.
 
         With several steps: of a place in the program (chain of operators) and a size that come in fewer than half of them, in a step with
         over twice the bytes that this place usually has. Without a recorded step: of a place and a size that come in one go, without a
         kernel between. Of a single step nothing tells.
         """
-        place = arrays.together(self.path, self.columns.directions[0])
-        same = arrays.together(place, self.bytes)
+        up, place = self.columns.uploads
+        out = np.zeros(len(self.copies), np.bool_)
+        if not len(up) or (self.where.rows and self.steps < 2):
+            return out
+        same = arrays.together(place, self.bytes[up])
         if not self.where.rows:
             device = self.capture.device
             kernels = np.sort(device["start_ns"].to_numpy()[device["kind"].to_numpy() == S.KERNEL])
-            return np.asarray(_distinct(same, np.searchsorted(kernels, self.start))[same] == 1, np.bool_)
-        if self.steps < 2 or not self.inside.any():
-            return np.zeros(len(self.copies), np.bool_)
-        rows = np.flatnonzero(self.inside)
+            out[up] = _distinct(same, np.searchsorted(kernels, self.start[up]))[same] == 1
+            return out
+        inside = np.flatnonzero(self.settle()[up])
+        rows, place, same = up[inside], place[inside], same[inside]
         _, step = np.unique(self.step[rows], return_inverse=True)
-        often = _distinct(same[rows], step, int(same.max()) + 1)
-        total = np.zeros((int(place.max()) + 1, self.steps), np.int64)
-        np.add.at(total, (place[rows], step), np.maximum(self.bytes[rows], 0))
+        often = _distinct(same, step, int(same.max(initial=0)) + 1)
+        total = np.zeros((int(place.max(initial=0)) + 1, self.steps), np.int64)
+        np.add.at(total, (place, step), np.maximum(self.bytes[rows], 0))
         more = total > 2 * np.median(total, axis=1, keepdims=True)
-        out = np.zeros(len(self.copies), np.bool_)
-        out[rows] = (2 * often[same[rows]] < self.steps) & more[place[rows], step]
+        out[rows] = (2 * often[same] < self.steps) & more[place, step]
         return out
+
+    def settle(self) -> Mask:
+        """Returns the copies by which `once` is judged, whenever it is asked for: those that no finding held when this was asked first."""
+        if self.counted is None:
+            self.counted = self.inside.copy()
+        return self.counted
 
     def mostly_once(self, rows: Places) -> bool:
         """Tells whether most bytes of some copies are not moved in every step."""
@@ -324,6 +342,10 @@ class CopyContext(CaptureContext):
         """Returns what is saved per step where the time of `spans` is, and no more than `most_ns` over all steps."""
         return int(min(most_ns, iv.length(spans))) // self.steps
 
+    def shows(self, spans: iv.Spans, most_ns: float = np.inf) -> bool:
+        """Tells whether that is enough to be shown."""
+        return self.saving(spans, most_ns) >= max(self.least, 1)
+
     def finding(
         self, rows: Places, *, spans: iv.Spans, most_ns: float = np.inf, note: str = "", direction: str = "", rule: str = "",
         title: str = "", fix: str = "", host: bool = False,
@@ -333,7 +355,7 @@ class CopyContext(CaptureContext):
         It is possible, not proven, where most of what it is about is uploaded once: later steps may not pay for it.
         """
         saving = self.saving(spans, most_ns)
-        if not len(rows) or saving <= 0 or saving < self.least:
+        if not len(rows) or not self.shows(spans, most_ns):
             return None
         main = direction or str(self.direction[rows[0]])
         told = evidence(self, rows, spans, note, host=host) if self.asked(main, host) else ""

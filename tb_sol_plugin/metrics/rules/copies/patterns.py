@@ -203,7 +203,9 @@ def pageable_loading(context: CopyContext) -> Answer:
     """
     up = context.inside & context.going("HtoD") & (context.bytes >= 0)
     rows = np.flatnonzero(up & context.pageable)
-    if not len(rows) or context.saving(_both(context, rows), np.inf) < context.least:
+    if len(rows):
+        context.settle()
+    if not len(rows) or not context.shows(_both(context, rows)):
         return None
     often = up & ~context.once
     which = ""
@@ -395,14 +397,17 @@ def waiting(context: CopyContext) -> Answer:
     out = []
     for name, mask in masks.items():
         rows = np.flatnonzero(mask)
-        if len(rows):
+        spans = context.on_host(rows) if len(rows) else iv.empty()
+        if name == "blocking_to_device" and len(rows):
+            context.settle()
+        if context.shows(spans):
             title, fix = _WORDS[name]
             fix = _read_fix(context, rows) if name == "scalar_reads" else fix
             if name == "blocking_to_device" and (context.copies["src_kind"].to_numpy(object)[rows] == "Pinned").all():
                 fix = "tensor.to(device, non_blocking=True)  # its memory is pinned already"
             elif name == "blocking_to_device":
                 fix = upload_fix(context, rows, fix)
-            out.append(context.finding(rows, spans=context.on_host(rows), host=True, rule=name, title=title, fix=fix))
+            out.append(context.finding(rows, spans=spans, host=True, rule=name, title=title, fix=fix))
     return [found for found in out if found is not None]
 
 

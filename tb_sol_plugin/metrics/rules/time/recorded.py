@@ -99,9 +99,15 @@ def compiled_calls(capture: Capture, rows: Ints) -> Mask:
 
 def _regions(capture: Capture) -> Mask | None:
     """Returns the host rows of compiled code, None where there are none."""
-    if not at.any_named(capture, lambda n: REGION.match(n) is not None):
-        return None
-    return at.where_named(capture, lambda n: REGION.match(n) is not None)
+
+    def compiled_region(name: str) -> bool:
+        return "Compiled" in name and REGION.match(name) is not None
+
+    return at.where_named(capture, compiled_region) if at.any_named(capture, compiled_region) else None
+
+
+def _is_generated(name: str) -> bool:
+    return name.startswith("triton_") and GENERATED.match(name) is not None
 
 
 def compiled_rows(capture: Capture, rows: Ints) -> Mask:
@@ -110,7 +116,7 @@ def compiled_rows(capture: Capture, rows: Ints) -> Mask:
     call = device["call"].to_numpy()
 
     def make() -> tuple[Mask, Ints]:
-        own = arrays.where(device["name"], lambda n: GENERATED.match(n) is not None)
+        own = arrays.where(device["name"], _is_generated)
         return own, np.unique(call[own & (call >= 0)])
 
     generated, with_one = memo(capture, ("recorded.generated",), make)
@@ -120,7 +126,7 @@ def compiled_rows(capture: Capture, rows: Ints) -> Mask:
 
 def generated(context: TimeContext, claim: Claim) -> Mask:
     """Returns which of the claimed calls are kernels that torch.compile has written."""
-    return np.asarray(arrays.where(context.ops["name"], lambda n: GENERATED.match(n) is not None)[claim.rows], np.bool_)
+    return np.asarray(arrays.per_text(context.ops["name"], claim.rows, _is_generated), np.bool_)
 
 
 def compiled(context: TimeContext, claim: Claim) -> bool:
