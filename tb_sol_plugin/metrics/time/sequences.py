@@ -71,8 +71,9 @@ def repeated_runs(kernels: Kernels) -> list[RepeatedRun]:
     _, code = arrays.in_order(kernels.name)
     none = np.zeros(0, np.int64)
     own = _Windows(code.astype(np.int64), np.bincount(code), none, none)
+    read = _fixed(kernels.name), _fixed(times.before), _fixed(last)
     for length in range(SHORTEST - 1, LONGEST + 1):
-        longer = _longer(own, kernels.name, times.before, last, length)
+        longer = _longer(own, *read, length)
         if length >= SHORTEST:
             found += _of_length(kernels, times, own, longer, length)
         own = longer
@@ -117,7 +118,7 @@ def _longer(own: _Windows, name: Ints, before: Ints, last: Ints, length: int) ->
     if longer_kernel.loaded or len(own.code) > LOADING_PAYS:
         code, often, first, cost = (np.empty(len(own.code), np.int64) for _ in range(4))
         slots = np.full(1 << (2 * len(code)).bit_length(), -1, np.int32)
-        count = longer_kernel(*map(_fixed, (own.code, own.often, name, before, last)), length, slots, code, often, first, cost)
+        count = longer_kernel(_fixed(own.code), _fixed(own.often), name, before, last, length, slots, code, often, first, cost)
         return _Windows(code, often[:count], first[:count], cost[:count])
     code = np.full(len(own.code), -1, np.int64)
     again = np.append(own.often > 1, False)[own.code]  # -1 takes the last
@@ -190,10 +191,12 @@ def _of_length(kernels: Kernels, times: _Times, own: _Windows, longer: _Windows,
     chosen = np.flatnonzero((often > 1) & (cost >= LEAST * times.before[-1]))
     if not len(chosen):
         return []
-    more, begin = np.append(longer.often, 0), first[chosen]  # the last for none
-    after = more[longer.code[begin]]
-    before = np.where(begin > 0, more[longer.code[np.maximum(begin - 1, 0)]], 0)
-    chosen = chosen[np.maximum(after, before) < often[chosen]]
+    more = np.append(longer.often, 0)  # the last for none
+    chosen = chosen[more[longer.code[first[chosen]]] < often[chosen]]
+    if not len(chosen):
+        return []
+    begin = first[chosen]
+    chosen = chosen[np.where(begin > 0, more[longer.code[np.maximum(begin - 1, 0)]], 0) < often[chosen]]
     chosen = chosen[np.argsort(-cost[chosen], kind="stable")][:_PER_LENGTH]
     chosen = chosen[[not _periodic(kernels.name[at : at + length].tolist()) for at in first[chosen].tolist()]] if len(chosen) else chosen
     if not len(chosen):
