@@ -111,17 +111,18 @@ def humans(values: Iterable[float | int], unit: str) -> list[str]:
     if steps is None or begins is None:
         return [human(v, unit) for v in values]
     out, whole = [], unit in _WHOLE
+    ends = [(factor, NARROW + name) for factor, name in steps]
     written: dict[float | int, str] = {}  # lengths and sizes come again and again
     for value in values:
         text = written.get(value)
         if text is None:
             place = bisect_right(begins, value) if value > 0 else 0
-            factor, name = steps[place]
+            factor, end = ends[place]
             scaled = value / factor
-            if whole and not place and 0 <= scaled < 999:
-                text = f"{scaled:.0f}{NARROW}{name}"
-            elif (place or not whole) and 0.9995 <= scaled < 999.95:
-                text = f"{scaled:.2f}{NARROW}{name}" if scaled < 99.995 else f"{scaled:.1f}{NARROW}{name}"
+            if (place or not whole) and 0.9995 <= scaled < 999.95:
+                text = f"{scaled:.2f}{end}" if scaled < 99.995 else f"{scaled:.1f}{end}"
+            elif whole and not place and 0 <= scaled < 999:
+                text = f"{scaled:.0f}{end}"
             else:
                 text = human(value, unit)
             written[value] = text
