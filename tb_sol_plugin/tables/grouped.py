@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.cached import cached_property
-from tb_sol_plugin.tables.arrays import Ints, Rows, ranges
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Floats, Ints, Rows, ranges
 from tb_sol_plugin.tables.compiled import compiled, fixed
 from tb_sol_plugin.tables.intervals import search_from
 
@@ -19,6 +20,8 @@ FEW: Final = 24
 """Values up to which a group is sorted for its quantiles; larger groups are parted at these."""
 PARTS: Final = 256
 """Parts of its range that the values of a group are counted in."""
+LOADING_PAYS: Final = 20_000
+"""Values up to which a sort of them costs less than loading the compiled loop."""
 _SLICES: Final = 256
 """Ranges of rows up to which a column is put together of slices."""
 
@@ -146,6 +149,17 @@ def quantiles(group: Rows, value: Ints, count: Ints, shares: tuple[float, ...]) 
     if len(value):
         quantile_kernel(fixed(group, np.int32), fixed(value, np.int64), fixed(count, np.int64), fixed(ranks, np.int64), out)
     return list(out)
+
+
+def medians(group: Rows, value: Ints, count: int) -> Floats:
+    """Returns what `arrays.medians` does of whole numbers that are not negative; of many in a fifth of the time, as nothing is sorted."""
+    if len(value) < LOADING_PAYS:
+        return arrays.medians(group, value, count)
+    size = np.bincount(group, minlength=count)
+    ranks, found = np.stack([(size - 1) // 2, size // 2]), np.zeros((2, count), np.int64)
+    quantile_kernel(fixed(group, np.int32), fixed(value, np.int64), fixed(size, np.int64), fixed(ranks, np.int64), found)
+    low, high = found.astype(np.float64)
+    return np.where(size > 0, np.where(low == high, low, (low + high) / 2), np.nan)
 
 
 def load() -> None:

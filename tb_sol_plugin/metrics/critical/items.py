@@ -29,7 +29,7 @@ from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables import arrays, grouped
 from tb_sol_plugin.tables.arrays import Ints, Rows
 
 By: TypeAlias = Literal["kernel", "operator", "module", "phase", "thread", "class"]
@@ -192,7 +192,7 @@ def _totals(capture: Capture, where: Scope, window: Window, of_edge: npt.NDArray
     item, late = totals_of(window, of_edge, slack, total, known)
     del slack
     total[~known] = -1
-    median = arrays.medians(item, late, size)
+    median = grouped.medians(item, late, size)
     return total, np.where(np.isfinite(median), np.nan_to_num(median), -1).astype(np.int64)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from math import ceil
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_sol_plugin.tables import grouped
+from tb_sol_plugin.tables import arrays, grouped
 
 TIME = st.one_of(st.integers(0, 3), st.integers(0, 2**40))
 ROWS = st.lists(st.tuples(st.integers(0, 4), st.integers(-(2**40), 2**40), TIME), max_size=60)
@@ -105,3 +106,13 @@ def test_quantiles_are_values_of_the_group_by_rank(few: list[tuple[int, int]], t
         for g in range(4):
             mine = sorted(r[1] for r in rows if r[0] == g)
             assert got[g] == (mine[ceil(share * len(mine)) - 1] if mine else 0)
+
+
+@pytest.mark.parametrize("rows", [50, 2 * grouped.LOADING_PAYS])
+def test_medians_of_many_values_are_those_of_a_sort(rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    group, value = rng.integers(0, 9, rows).astype(np.int32) * 2, rng.integers(0, 10**6, rows) ** 2
+    found = grouped.medians(group, value, 18)
+    assert np.isnan(found[1::2]).all()
+    assert found[::2].tolist() == [float(np.median(value[group == one])) for one in range(0, 18, 2)]
+    assert np.array_equal(found, arrays.medians(group, value, 18), equal_nan=True)
