@@ -6,6 +6,7 @@ once, so the cost is that of the dictionaries: one pass over their bytes picks t
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -23,6 +24,8 @@ def _members(characters: str) -> Mask:
     return np.isin(np.arange(256), np.frombuffer(characters.encode(), np.uint8))
 
 
+MANY: Final = 8
+"""Pieces above which it pays to load what looks for all marks of secrets at once."""
 PIECE: Final = 1 << 20
 """Characters of text in one pass, which takes some thirty times as many bytes of memory."""
 _WORD, _HEX = _members(redact.WORD), _members(string.hexdigits)
@@ -36,7 +39,7 @@ def without_secrets(capture: Capture) -> Capture:
     """
     types = (one for table in capture.tables.values() for one in table.dtypes.tolist() if isinstance(one, pd.CategoricalDtype))
     shared = {id(one.categories): one.categories for one in types}
-    shown = _shown([*dict.fromkeys(str(text) for categories in shared.values() for text in categories.tolist())])
+    shown = _shown([str(text) for categories in shared.values() for text in categories.tolist()])
     facts = _facts(capture.facts)
     if not shown and facts is capture.facts:
         return capture
@@ -70,16 +73,19 @@ def _renamed(categories: pd.Index, shown: dict[str, str]) -> pd.Index:
 
 
 def _shown(texts: list[str]) -> dict[str, str]:
-    """Returns what is shown in place of each text that holds a secret; no two texts become the same one."""
+    """Returns what is shown in place of each text that holds a secret; no two texts become the same one. Some may stand there twice."""
     out: dict[str, str] = {}
     by_shape: set[int] = set()
     labeled: set[int] = set()
-    for begin, end in _pieces(texts):
-        for rows, found in zip((by_shape, labeled), _candidates(texts[begin:end]), strict=True):
+    pieces = [*_pieces(texts)]
+    for begin, end in pieces:
+        for rows, found in zip((by_shape, labeled), _candidates(texts[begin:end], many=len(pieces) > MANY), strict=True):
             rows.update((begin + found).tolist())
     taken = set(texts) if by_shape or labeled else set()
     for row in sorted(by_shape | labeled):
         text = texts[row]
+        if text in out:
+            continue
         clean = _clean(text, shapes=row in by_shape)
         if clean == text:
             continue
@@ -100,23 +106,33 @@ def _pieces(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
         yield begin, len(texts)
 
 
-def _candidates(texts: Sequence[str]) -> tuple[Ints, Ints]:
+def _candidates(texts: Sequence[str], *, many: bool = False) -> tuple[Ints, Ints]:
     """Returns the rows of the texts that can hold a secret by its shape, and of those of JSON objects that can under a telling key.
 
-    One pass over all bytes; no text is looked at alone.
+    Over all bytes at once; no text is looked at alone. many: there are many such pieces, of which most hold none of the marks.
     """
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
     data = b"\n".join(encoded)
     ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)) + 1)
     low = data.lower()
     found = [np.searchsorted(ends, _long_words(np.frombuffer(data, np.uint8)), "right")]
-    found += [_rows(low, mark.encode(), ends) for mark in redact.MARKS]
+    if not many or _holds_mark(low):
+        found += [_rows(low, mark.encode(), ends) for mark in redact.MARKS]
     labeled = np.zeros(0, np.int64)
     objects = np.fromiter((text.startswith(b"{") for text in encoded), np.bool_, len(encoded))
     if objects.any():
         labeled = np.concatenate([_rows(low, label.encode(), ends) for label in redact.LABELS])
         labeled = labeled[objects[labeled]]
     return np.unique(np.concatenate(found)).astype(np.int64), labeled
+
+
+def _holds_mark(low: bytes) -> bool:
+    """Whether any of the marks of secrets is in a text: one search for all, a tenth of the time of one for each."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    marks = "|".join(re.escape(mark) for mark in redact.MARKS)
+    return bool(pc.match_substring_regex(pa.array([low], pa.large_binary()), marks)[0].as_py())
 
 
 def _long_words(data: Bytes) -> Ints:

@@ -154,15 +154,19 @@ def test_the_linear_forms_understand_what_the_plain_ones_do(text: str) -> None:
 
 @given(
     st.lists(
-        st.sampled_from(
+        st.lists(st.sampled_from(
             ["nccl", "RCCL", "cross_device_", "reduce", "multimem_", "nvshmem", "nv\u017fhmem", "deep", "_ep", "EP", "all", "_", "gather", "scatter", "to",
-             "one", "two", "_shot", "_\u017fhot", "x", "mult\u0131mem_", "mult\u0130mem_"]
-        ),
-        max_size=6,
-    ).map("".join)
+             "one", "two", "_shot", "_\u017fhot", "x", "mult\u0131mem_", "mult\u0130mem_", "__amd_rocclr_", "__AMD_rocclr_", "copy", "Copy"]
+        ), max_size=6).map("".join),
+        max_size=5,
+    ),
+    st.sampled_from([0, 1, 2, rules.AT_ONCE - 2, rules.AT_ONCE]),
 )  # fmt: skip
-def test_kernels_of_communication_are_those_that_the_plain_pattern_says(name: str) -> None:
-    assert rules.is_communication(name) == bool(rules.WIDE.search(name))
+def test_kernels_of_communication_and_copies_are_those_that_the_plain_patterns_say(names: list[str], before: int) -> None:
+    # GIVEN names behind others, of one piece that is looked through at once or of two
+    every = ["x"] * before + names
+    assert rules.communicating(every) == [i for i, name in enumerate(every) if rules.WIDE.search(name)]
+    assert rules.copying(every) == [i for i, name in enumerate(every) if rules.COPY_KERNEL.search(name)]
 
 
 @given(

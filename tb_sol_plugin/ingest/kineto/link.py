@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.ingest.columns import Array
 from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.ingest.kineto import rules
@@ -39,8 +40,14 @@ class Host:
 
     def matching(self, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
         """Returns rows whose name the pattern matches at its start; tested once per distinct name."""
-        good = np.fromiter((bool(pattern.match(n)) for n in self.names), bool, len(self.names))
-        return good[self.code] if len(self.code) else np.zeros(0, bool)
+        good = np.zeros(len(self.names) + 1, np.bool_)  # the last for none
+        good[self._used] = [bool(pattern.match(name)) for name in self.names[self._used].tolist()]
+        return np.asarray(good[self.code], np.bool_)
+
+    @cached_property
+    def _used(self) -> npt.NDArray[np.intp]:
+        """Codes of the names that rows have: most may be those of other tables."""
+        return arrays.in_use(self.code, len(self.names))
 
     def find(self, thread: Rows, time: Ints, mask: npt.NDArray[np.bool_]) -> Rows:
         """Returns the deepest row of `mask` that starts exactly at (thread, time); -1 if none."""
@@ -180,8 +187,8 @@ def communication(
     if not len(kernel):
         return np.zeros(0, bool), np.zeros(0, bool)
     used = arrays.in_use(text.codes, len(text.categories))  # most names are those of other tables
-    names = zip(used.tolist(), map(str, text.categories.take(used).tolist()), strict=True)
-    wider = {code: name for code, name in names if rules.is_communication(name)}
+    names = [*map(str, text.categories.take(used).tolist())]
+    wider = {int(used[i]): names[i] for i in rules.communicating(names)}
     narrower = [code for code, name in wider.items() if rules.NARROW.search(name)]  # what the narrow pattern matches, the wide one does
     wide, narrow = (arrays.having(text.codes, [*found], len(text.categories)) & kernel for found in (wider, narrower))
     inside = host.matching(rules.COMMUNICATION_RANGE)

@@ -6,6 +6,7 @@ Matching is case-insensitive and by suffix where vendors add their own prefix (`
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 # buckets an event can fall into ------------------------------------------------------------------------------
@@ -119,10 +120,29 @@ _END: Final = {"H": "H", "M": "H", "D": "D", "A": "D", "P": "P"}
 """Array ends (CUPTI kinds 3 to 7) fold into the device. Shared memory lies on either side: its copies have no known direction."""
 
 
-def is_communication(kernel: str) -> bool:
-    """Whether a kernel's name is one of communication, as `WIDE` says."""
-    low = kernel.lower()
-    return any(hint in low for hint in _WIDE_HINTS) and WIDE.search(kernel) is not None
+_COPY_HINTS: Final = ("__amd_rocclr_",)
+AT_ONCE: Final = 256
+"""Names that are looked through together: most of a million hold no hint."""
+
+
+def communicating(kernels: Sequence[str]) -> list[int]:
+    """Returns the places of the names of kernels that are ones of communication, as `WIDE` says."""
+    return [i for i in _hinted(kernels, _WIDE_HINTS) if WIDE.search(kernels[i]) is not None]
+
+
+def copying(kernels: Sequence[str]) -> list[int]:
+    """Returns the places of the names of kernels that copy, as `COPY_KERNEL` says."""
+    return [i for i in _hinted(kernels, _COPY_HINTS) if COPY_KERNEL.search(kernels[i]) is not None]
+
+
+def _hinted(names: Sequence[str], hints: Sequence[str]) -> Iterator[int]:
+    """Yields the places of names that hold one of some hints in lower case."""
+    for begin in range(0, len(names), AT_ONCE):
+        piece = names[begin : begin + AT_ONCE]
+        together = "\n".join(piece).lower()
+        there = [hint for hint in hints if hint in together]
+        if there:
+            yield from (begin + i for i, name in enumerate(map(str.lower, piece)) if any(hint in name for hint in there))
 
 
 def copy_of(name: str, is_set: bool, kind: str = "") -> tuple[str, str, str]:

@@ -50,11 +50,11 @@ def describe(columns: Columns, raw: dict[str, Array]) -> tuple[dict[str, object]
     codes = np.zeros((3, len(distinct)), np.int32)
     copy_kernel, fill = np.zeros(len(distinct), bool), np.zeros(len(distinct), bool)
     directions[""], sources[""], targets[""] = 0, 0, 0
-    for i, row in enumerate(first.tolist()):
+    kernels = np.flatnonzero(kind[first] == S.KERNEL)
+    copy_kernel[kernels[rules.copying([str(names[i]) for i in name[first[kernels]].tolist()])]] = True
+    for i in np.flatnonzero(kind[first] != S.KERNEL).tolist():
+        row = int(first[i])
         text = str(names[int(name[row])])
-        if kind[row] == S.KERNEL:
-            copy_kernel[i] = bool(rules.COPY_KERNEL.search(text))
-            continue
         found = rules.copy_of(text, kind[row] == S.MEMSET, texts[int(copy_kind[row])])
         codes[:, i] = directions[found[0]], sources[found[1]], targets[found[2]]
         fill[i] = found[0] == "Memset"

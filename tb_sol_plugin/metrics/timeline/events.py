@@ -162,15 +162,18 @@ class Events:
         column = arrays.coded(self.capture.tables[TABLES[table]]["name"])
         if not len(column.codes):
             return np.zeros(0, np.int64)
-        rows = len(column.categories) + 1
+        rows = int(column.codes.max()) + 2  # tables share dictionaries: one of few names may use the first of a million
         kind, of_kind = self._kinds(table)
         key = column.codes.astype(np.int64) % rows * len(of_kind) + (kind if len(of_kind) > 1 else 0)
         word, kinds = np.divmod(np.flatnonzero(np.bincount(key, minlength=rows * len(of_kind))), len(of_kind))
+        word[word == rows - 1] = len(column.categories)
         return np.unique(word * len(CATEGORIES) + of_kind[kinds])
 
     @cached_property
     def _coded(self) -> tuple[Names, list[npt.NDArray[np.int32]]]:
-        """Returns the names, and per table the id by name code and kind; the last row of each stands for no name."""
+        """Returns the names, and per table the id by name code and kind, up to the last name in use; the last row of each stands for no
+        name.
+        """
         columns = [arrays.coded(self.capture.column(table, "name")) for table in TABLES]
         word, category = (np.concatenate(parts) for parts in zip(*(np.divmod(u, len(CATEGORIES)) for u in self.used), strict=True))
         ends = np.cumsum([len(u) for u in self.used])
@@ -178,8 +181,10 @@ class Events:
         place, first = arrays.numbered(pd.factorize(texts)[0] * len(CATEGORIES) + category)
         lookups = []
         for table, column, used, own in zip(TABLES, columns, self.used, np.split(place, ends[:-1]), strict=True):
-            lookup = np.full((len(column.categories) + 1, len(CATEGORIES)), -1, np.int32)
-            lookup.flat[used] = own
+            code, kinds = np.divmod(used, len(CATEGORIES))
+            last = int(code[code < len(column.categories)].max(initial=-1)) + 1
+            lookup = np.full((last + 1, len(CATEGORIES)), -1, np.int32)
+            lookup[np.minimum(code, last), kinds] = own
             lookups.append(np.ascontiguousarray(lookup[:, _category_of(table)]))
         return Names(texts[first].tolist(), category[first].astype(np.uint8)), lookups
 

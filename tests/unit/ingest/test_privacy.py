@@ -85,6 +85,10 @@ def test_the_fast_choice_leaves_no_name_out(names: list[str]) -> None:
     # GIVEN any names WHEN cleaned all at once THEN the same change as when each is looked at alone
     distinct = list(dict.fromkeys(names))
     assert set(privacy._shown(distinct)) == {name for name in distinct if privacy._clean(name) != name}
+    # AND the same with names that stand there twice, and where all marks are looked for at once
+    assert privacy._shown([*names, *names]) == privacy._shown(distinct)
+    one, other = (privacy._candidates(distinct, many=many) for many in (False, True))
+    assert all(a.tolist() == b.tolist() for a, b in zip(one, other, strict=True))
 
 
 def test_a_recording_without_secrets_is_the_same_object() -> None:
