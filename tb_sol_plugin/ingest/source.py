@@ -8,7 +8,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from contextlib import suppress
 from typing import BinaryIO, TypeAlias, cast
 
 import msgspec
@@ -20,8 +20,8 @@ from tb_sol_plugin.ingest import limits
 
 BLOCK = 1 << 20
 IsalError = cast(type[Exception], isal_zlib.IsalError)  # isal's stub declares an instance where there is a class
-GROUP = 2
-"""Blocks that are unpacked ahead at once."""
+AHEAD = 3
+"""Blocks that are unpacked before they are asked for."""
 HEAD = 1 << 16
 """Bytes of the first block of a file that is unpacked ahead: its header is looked at while the next ones are unpacked."""
 PIECE = 1 << 14
@@ -48,7 +48,7 @@ class Source:
         self.path = path
         self.name = base_name(path)
         self.truncated = self._ending = ""
-        self.produced = 0
+        self.produced = self.position = 0
         self._pool: ThreadPoolExecutor | None = None
         try:
             self._raw, self.size = _open(path, fs_options or {})
@@ -62,14 +62,6 @@ class Source:
             raise BadInput(f"no driver for this address: {error}", hint="install the driver named here", file=self.name) from None
         except (OSError, ValueError) as error:
             raise BadInput(f"cannot be opened: {type(error).__name__}", hint="check the path and the connection", file=self.name) from None
-
-    @property
-    def position(self) -> int:
-        """Stored bytes read so far."""
-        try:
-            return self._raw.tell()
-        except (OSError, ValueError):
-            return self.size
 
     def __enter__(self) -> Source:
         return self
@@ -92,13 +84,13 @@ class Source:
         first = next(blocks, None)
         if first is not None and len(first) == room + HEAD:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="tb-sol-unpack")
-            waiting: deque[Future[list[memoryview]]] = deque()
-            group = [first]
-            while group:
-                while len(waiting) < 2:
-                    waiting.append(self._pool.submit(lambda: list(islice(blocks, GROUP))))
-                yield from group
-                group = waiting.popleft().result()
+            waiting: deque[Future[memoryview | None]] = deque()
+            block: memoryview | None = first
+            while block is not None:
+                while len(waiting) < AHEAD:
+                    waiting.append(self._pool.submit(next, blocks, None))
+                yield block
+                block = waiting.popleft().result()
         elif first is not None:
             yield first
             yield from blocks
@@ -129,6 +121,8 @@ class Source:
             if not block:
                 return
             self._count(block)
+            with suppress(OSError, ValueError):
+                self.position = self._raw.tell()
             yield block
 
     def _count(self, block: bytes) -> None:

@@ -245,8 +245,8 @@ class Splitter:
     def _head(self) -> tuple[bool, bytes] | None:
         """Advance past `"traceEvents": [`. (True, text before it), (False, a whole object without it) or None at the end."""
         outline = Outline(0, events=True)
+        self._fill(1)
         while True:
-            self._fill(1 << 16)
             why, read = outline.feed(self._buffer)
             self._take(read)
             if why != MORE:
@@ -257,6 +257,7 @@ class Splitter:
                 return None
             if outline.size > HEADER_LIMIT:
                 raise NotATrace("no traceEvents in the first 256 MB", hint="this JSON is not a profiler trace", file=self.source.name)
+            self._fill(max(len(self._buffer) + 1, 1 << 16))
 
     def _count_cut(self, outline: Outline) -> None:
         self.columns.health.add("header text above the length limit", outline.cut)
@@ -279,7 +280,7 @@ class Splitter:
         """Decode events up to the bracket that closes their list, which is taken too; what is no event is passed over and counted."""
         most = limits.most(limits.ROWS)
         damage = Damage(self.columns.health, EVENT_LIMIT)
-        text: bytes | memoryview = self._buffer
+        text = self._next() if len(self._buffer) <= ROOM else self._buffer  # each feed costs as much as some thousand events
         while True:
             damage.patience = 0 if self._eof else EVENT_LIMIT
             self.columns.share = self.source.position / self.source.size if self.source.size else 1.0

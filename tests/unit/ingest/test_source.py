@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin.ingest.source import BLOCK, GROUP, HEAD, Source
+from tb_sol_plugin.ingest.source import AHEAD, BLOCK, HEAD, Source
 
-TEXT = random.Random(1).randbytes(BLOCK) * (3 * GROUP)
+TEXT = random.Random(1).randbytes(BLOCK) * (3 * AHEAD)
 
 
-@pytest.mark.parametrize("blocks", [0, 1, GROUP - 1, GROUP, GROUP + 1, 3 * GROUP])
+@pytest.mark.parametrize("blocks", [0, 1, AHEAD - 1, AHEAD, AHEAD + 1, 3 * AHEAD])
 @pytest.mark.parametrize("cut", [0, 5000])
 def test_blocks_that_are_unpacked_ahead_are_those_of_the_file(tmp_path: Path, blocks: int, cut: int) -> None:
     # GIVEN a packed file of few or many blocks, whole or with its end cut off
