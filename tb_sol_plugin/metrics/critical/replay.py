@@ -108,11 +108,11 @@ def blind_error(capture: Capture, where: Scope) -> float:
     held = window.binding[window.happens]
     held = held[held >= 0]
     kinds = window.kind[held]
-    of_kind = [_Latencies.of(held[kinds == kind], window, path) for kind in LATENCIES]
+    apart = 1 < len(path.rows) <= FEW_STEPS
+    of_kind = [_Latencies.of(held[kinds == kind], window, path, apart=apart) for kind in LATENCIES]
     step = _step_of(measured[part.order], path)
     by_step = np.argsort(step, kind="stable")
     bounds = np.searchsorted(step[by_step], np.arange(len(path.rows) + 1))
-    apart = 1 < len(path.rows) <= FEW_STEPS
     lag, time, off = part.lags(window.lag), measured.copy(), 0
     for i in range(len(path.rows)):
         for one in of_kind if apart or not i else ():
@@ -131,7 +131,9 @@ def blind_error(capture: Capture, where: Scope) -> float:
 
 
 class _Latencies(NamedTuple):
-    """Edges of one kind into nodes of steps: those edges, the step of each; their lags, ascending, and the step of each of these."""
+    """Edges of one kind into nodes of steps: those edges, the step of each; their lags, ascending, and where steps are told apart the step
+    of each of these.
+    """
 
     edges: Ints
     step: Ints
@@ -139,10 +141,12 @@ class _Latencies(NamedTuple):
     its_step: Ints
 
     @classmethod
-    def of(cls, edges: Ints, window: Window, path: Path) -> _Latencies:
+    def of(cls, edges: Ints, window: Window, path: Path, *, apart: bool) -> _Latencies:
         step = _step_of(window.time[window.target[edges]], path)
         edges, step = edges[step >= 0], step[step >= 0]
         lag = window.lag[edges]
+        if not apart:
+            return cls(edges, step, np.sort(lag), step)
         order = np.argsort(lag, kind="stable")
         return cls(edges, step, lag[order], step[order])
 

@@ -528,8 +528,11 @@ STEP_RANGE: Final = re.compile(r"ProfilerStep#\d+$")
 def loading_rows(capture: Capture, *kinds: int) -> Ints:
     """Returns the host rows of some kinds that fetch a batch: `enumerate(DataLoader)#….__next__` and the like; of one kind found once."""
 
+    def loads(name: str) -> bool:  # few names begin so
+        return name.startswith("enumerate(") and DATALOADER.match(name) is not None
+
     def of(kind: int) -> Ints:
-        return memo(capture, ("loading_rows", kind), lambda: at.named(capture, kind, lambda n: DATALOADER.match(n) is not None))
+        return memo(capture, ("loading_rows", kind), lambda: at.named(capture, kind, loads))
 
     return np.concatenate([of(kind) for kind in kinds])
 

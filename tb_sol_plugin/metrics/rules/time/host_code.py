@@ -16,7 +16,7 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.copies.records import frame_name, frame_text
 from tb_sol_plugin.metrics.rules.engine import Answer, count_text, rule, subject_verb, time_text
 from tb_sol_plugin.metrics.rules.time.context import TimeContext
-from tb_sol_plugin.metrics.rules.time.recorded import collective
+from tb_sol_plugin.metrics.rules.time.recorded import collective, most_of
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import LAUNCH_NS, device_word, host_idle
 from tb_sol_plugin.metrics.time.frames import (
@@ -158,8 +158,8 @@ def operator_wait(context: TimeContext) -> Answer:
     if not len(rows):
         return None
     idle = context.ledger.take_idle(iv.intersect(gaps, iv.union(h.start[rows], h.stop[rows])))
-    (name,), most = arrays.largest([column], rows, inside.astype(np.float64))
-    same = rows[(column.iloc[rows] == name).to_numpy()]
+    same, most = most_of(capture, rows, inside)
+    name = str(arrays.pick(column, same[:1])[0])
     worst = same[int(h.duration[same].argmax())]
     line = int(at.nearest(capture, S.FRAME, np.array([worst]))[0])
     unit = device_word(capture)
@@ -210,8 +210,8 @@ def python_wait(context: TimeContext) -> Answer:
     if not len(rows):
         return None
     taken = iv.intersect(gaps, iv.union(h.start[rows], h.stop[rows]))
-    (name,), most = arrays.largest([capture.host["name"]], rows, iv.overlap_with(h.start[rows], h.stop[rows], taken).astype(np.float64))
-    same = rows[(capture.host["name"].iloc[rows] == name).to_numpy()]
+    same, most = most_of(capture, rows, iv.overlap_with(h.start[rows], h.stop[rows], taken))
+    name = str(arrays.pick(capture.host["name"], same[:1])[0])
     text, _ = inside_text(capture, iv.intersect(taken, iv.union(h.start[same], h.stop[same])), np.unique(h.thread[same]), name)
     if not text:
         return None  # what it waits for runs elsewhere

@@ -33,6 +33,7 @@ from tb_sol_plugin.metrics.rules.time.recorded import (
     collectives,
     compiled_rows,
     launching,
+    most_of,
     recorder_text,
 )
 from tb_sol_plugin.metrics.time import attribution as at
@@ -358,28 +359,20 @@ def _top_phases(capture: Capture) -> tuple[Ints, Ints, list[str]]:
 
 def _operator_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
     """Returns the outermost operator during which the device idles longest, and for how long."""
-    rows, most = _most_of(context.capture, operators_reaching(context.capture).within(idle), idle)
-    return str(arrays.pick(context.capture.host["name"], rows[:1])[0]) if len(rows) else "", round(most)
+    h, rows = at.host(context.capture), operators_reaching(context.capture).within(idle)
+    same, most = most_of(context.capture, rows, iv.overlap_with(h.start[rows], h.stop[rows], idle))
+    return str(arrays.pick(context.capture.host["name"], same[:1])[0]) if len(same) else "", round(most)
 
 
 def _call_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
     """Returns the runtime or driver call during which the device idles longest, and for how long (union over threads)."""
     capture, h = context.capture, at.host(context.capture)
-    same, _ = _most_of(capture, calls_reaching(capture).within(idle), idle)
+    rows = calls_reaching(capture).within(idle)
+    same, _ = most_of(capture, rows, iv.overlap_with(h.start[rows], h.stop[rows], idle))
     if not len(same):
         return "", 0
     name = str(arrays.pick(capture.host["name"], same[:1])[0])
     return name, iv.length(iv.intersect(iv.union(h.start[same], h.stop[same]), idle))
-
-
-def _most_of(capture: Capture, rows: Ints, spans: iv.Spans) -> tuple[Ints, float]:
-    """Returns those of some host rows whose name has the most of some time, and how much; none of none."""
-    h, code = at.host(capture), arrays.coded(capture.host["name"]).codes[rows].astype(np.int64) + 1
-    if not len(rows):
-        return rows, 0.0
-    total = np.bincount(code, iv.overlap_with(h.start[rows], h.stop[rows], spans).astype(np.float64))[code]
-    most = int(total.argmax())  # of equal ones the first to appear
-    return rows[code == code[most]], float(total[most])
 
 
 # -- Communication while nothing computes, and copies ----------------------------------------------------------------
