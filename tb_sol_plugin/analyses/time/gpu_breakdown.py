@@ -343,7 +343,7 @@ def _use(capture: Capture, where: Scope, rows: Mask, query: BreakdownQuery) -> F
         span=8,
         height=280,
         table="devices",
-        subtitle=f"{human((high - low) / len(used), 'ns')} per bar" + ("; dotted: where a step starts" if marks else ""),
+        subtitle=f"{human((high - low) / len(length), 'ns')} per bar" + ("; dotted: where a step starts" if marks else ""),
         figure=F.figure(
             data,
             x=F.axis(f"{unit} since the start of the selection", range=[0, (high - low) / divisor], showgrid=False),

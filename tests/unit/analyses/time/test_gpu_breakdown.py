@@ -82,6 +82,7 @@ def test_one_page_has_one_utilization(capture):
     figure = next(s for s in report.sections if s.id == "use")
     assert share in report.headline and report.headline.count("%") == 1
     assert "%" not in figure.summary and "450\u202fns of the 1.00\u202fµs shown" in figure.summary
+    assert figure.subtitle.startswith("10\u202fns per bar")  # 1,000 ns in 100 bars
 
 
 def test_linked_and_step_leave_out_what_they_say(capture):
