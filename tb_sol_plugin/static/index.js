@@ -2701,6 +2701,23 @@ var WIDE_FROM = 400;
 function owner(target) {
 	return target instanceof Element ? target.closest("[data-tip]") : null;
 }
+/** Keeps a hint beside what it is of, which moves with the page, and hides it once neither the pointer nor the focus is there. */
+function follow() {
+	const tip = now.value;
+	if (!tip) return;
+	const text = tip.at.dataset["tip"];
+	if (!text || !tip.at.isConnected || !tip.at.matches(":hover, :focus-within")) {
+		now.value = null;
+		return;
+	}
+	const box = tip.at.getBoundingClientRect();
+	if (text !== tip.text || box.left !== tip.box.left || box.top !== tip.box.top || box.bottom !== tip.box.bottom) now.value = {
+		at: tip.at,
+		text,
+		box
+	};
+	window.requestAnimationFrame(follow);
+}
 function startTips() {
 	const show = (event, wait) => {
 		const at = owner(event.target);
@@ -2711,7 +2728,10 @@ function startTips() {
 			return;
 		}
 		timer = window.setTimeout(() => {
-			if (at.isConnected) now.value = {
+			if (!at.isConnected) return;
+			if (!now.value) window.requestAnimationFrame(follow);
+			now.value = {
+				at,
 				text,
 				box: at.getBoundingClientRect()
 			};
@@ -2739,6 +2759,7 @@ function Tip() {
 	F$1(() => {
 		const el = ref.current;
 		if (!el || !tip) return;
+		el.style.left = "0";
 		const { width, height } = el.getBoundingClientRect();
 		const below = tip.box.bottom + 6 + height < window.innerHeight;
 		el.style.left = `${Math.max(8, Math.min(tip.box.left, window.innerWidth - width - 8))}px`;
@@ -4649,7 +4670,7 @@ function FindingItem({ f, largest, memory, whole }) {
 	});
 }
 // src/sections/figure/bars.ts
-var isPlain$2 = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
+var isPlain = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
 /** px that a bar is thick at most: horizontal, vertical */
 var MOST$3 = {
 	h: 44,
@@ -4722,10 +4743,10 @@ function fitWords(layout) {
 	};
 	const scale = Math.max(0, width - margin.l - margin.r) / (Number(range[1]) - Number(range[0]));
 	const lengthOf = (text) => String(text).replace(/<[^>]*>/g, "").length * LETTER$2;
-	const centered = words.filter((w) => isPlain$2(w) && typeof w["x"] === "number" && (w["xanchor"] ?? "center") === "center" && !w["xref"]);
+	const centered = words.filter((w) => isPlain(w) && typeof w["x"] === "number" && (w["xanchor"] ?? "center") === "center" && !w["xref"]);
 	const apart = (w) => Math.min(...centered.filter((o) => o !== w && o["y"] === w["y"]).map((o) => Math.abs(Number(o["x"]) - Number(w["x"]))));
 	layout["annotations"] = words.flatMap((w) => {
-		if (!isPlain$2(w) || typeof w["x"] !== "number" || w["xref"]) return [w];
+		if (!isPlain(w) || typeof w["x"] !== "number" || w["xref"]) return [w];
 		if (centered.includes(w)) return lengthOf(w["text"]) > apart(w) * scale * OF_GAP ? [] : [w];
 		const [at, long] = [(w["x"] - Number(range[0])) * scale, lengthOf(w["text"]) + AROUND$3];
 		return [(w["xanchor"] === "right" ? long > at : at + long > width - margin.l) ? {
@@ -4739,7 +4760,7 @@ var BESIDE_NAMES = 30;
 /** A title below a figure that is wider than its room goes on in further lines; its unit stays with the word before. In place. */
 function fitTitle(layout) {
 	const axis = layout["xaxis"];
-	const title = isPlain$2(axis["title"]) ? axis["title"] : {};
+	const title = isPlain(axis["title"]) ? axis["title"] : {};
 	const text = String(title["text"] ?? "");
 	const width = Number(layout["width"]);
 	const margin = {
@@ -4766,9 +4787,9 @@ function fitTitle(layout) {
 /** An edge around hatched bars, so that a pale one is seen as a bar. In place. */
 function edgeHatched(trace, edge) {
 	const marker = trace["marker"];
-	if (!isBar(trace) || !isPlain$2(marker) || !isPlain$2(marker["pattern"])) return;
+	if (!isBar(trace) || !isPlain(marker) || !isPlain(marker["pattern"])) return;
 	const shape = marker["pattern"]["shape"];
-	const line = isPlain$2(marker["line"]) ? marker["line"] : {};
+	const line = isPlain(marker["line"]) ? marker["line"] : {};
 	const at = (v, i) => Array.isArray(v) ? v[i] : v;
 	if (Array.isArray(shape)) trace["marker"] = {
 		...marker,
@@ -5005,25 +5026,24 @@ function relabeled(axis) {
 }
 // src/sections/figure/template.ts
 var FONT$1 = "system-ui, -apple-system, \"Segoe UI\", Roboto, \"Noto Sans\", sans-serif";
-var isPlain$1 = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
 /** With what follows of a color that lets some of its ground through. */
 var HEX = /#[0-9a-fA-F]{6}(?=(?:[0-9a-fA-F]{2})?\b)/g;
 /** Every palette color in a value replaced by its partner; names and texts that hold no hex are untouched. */
 function recolor(value, themed) {
 	if (typeof value === "string") return value.includes("#") ? value.replace(HEX, themed) : value;
 	if (Array.isArray(value)) return value.some((v) => typeof v === "object" || typeof v === "string" && v.includes("#")) ? value.map((v) => recolor(v, themed)) : value;
-	if (isPlain$1(value)) return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, k === "customdata" || k === "ids" ? v : recolor(v, themed)]));
+	if (isPlain(value)) return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, k === "customdata" || k === "ids" ? v : recolor(v, themed)]));
 	return value;
 }
 /** `over` merged into `base`, objects merged. */
 function merge(base, over) {
 	const out = { ...base };
-	for (const [k, v] of Object.entries(over)) out[k] = isPlain$1(v) && isPlain$1(out[k]) ? merge(out[k], v) : v;
+	for (const [k, v] of Object.entries(over)) out[k] = isPlain(v) && isPlain(out[k]) ? merge(out[k], v) : v;
 	return out;
 }
 /** The key of the table row of a point: its customdata, or the first of it. */
 function pointKey(custom) {
-	const first = Array.isArray(custom) ? custom[0] : isPlain$1(custom) ? custom["key"] : custom;
+	const first = Array.isArray(custom) ? custom[0] : isPlain(custom) ? custom["key"] : custom;
 	return first === null || first === void 0 || first === "" ? null : String(first);
 }
 function ready(s, look) {
@@ -5140,9 +5160,9 @@ function ready(s, look) {
 }
 /** Text inside a bar reads on the bar, which lets some of the card through where it is pale; text outside on the card. */
 function contrast$1(trace, surface) {
-	const font = isPlain$1(trace["textfont"]) ? trace["textfont"] : {};
+	const font = isPlain(trace["textfont"]) ? trace["textfont"] : {};
 	const place = trace["textposition"] ?? "auto";
-	const { color: fill, opacity } = isPlain$1(trace["marker"]) ? trace["marker"] : {};
+	const { color: fill, opacity } = isPlain(trace["marker"]) ? trace["marker"] : {};
 	if (trace["type"] !== "bar" || place === "outside" || place === "none" || Array.isArray(place)) return;
 	const { color, ...rest } = font;
 	trace["textfont"] = rest;
@@ -5202,8 +5222,8 @@ function stepBack(trace, inside) {
 function frame(area, layout, look) {
 	const ends = ["x", "y"].flatMap((letter) => {
 		const axis = layout[`${letter}axis${area.axes}`];
-		const range = isPlain$1(axis) && Array.isArray(axis["range"]) ? axis["range"] : [];
-		const edge = (i) => isPlain$1(axis) && axis["type"] === "log" ? 10 ** range[i] : range[i];
+		const range = isPlain(axis) && Array.isArray(axis["range"]) ? axis["range"] : [];
+		const edge = (i) => isPlain(axis) && axis["type"] === "log" ? 10 ** range[i] : range[i];
 		return area[letter].map((end, i) => end ?? edge(i));
 	});
 	if (!ends.every(Number.isFinite)) return [];
@@ -5229,7 +5249,7 @@ var WORDS_ROOM = .2;
 /** Tints a stretch of the x axis, with its text next to it, or inside where it takes nearly all of the axis. */
 function cover(stretch, layout, look) {
 	const axis = layout["xaxis"];
-	const range = isPlain$1(axis) && Array.isArray(axis["range"]) ? axis["range"] : [];
+	const range = isPlain(axis) && Array.isArray(axis["range"]) ? axis["range"] : [];
 	const [low, high] = [Number(range[0]), Number(range[1])];
 	const [x0, x1] = [Math.max(stretch.start ?? low, low), Math.min(stretch.end ?? high, high)];
 	if (!(x1 >= x0)) return;
@@ -5271,9 +5291,9 @@ function cover(stretch, layout, look) {
 }
 /** Where a value lies on an axis that has a range, 0 to 1; null elsewhere. */
 function fraction(axis, value) {
-	const range = isPlain$1(axis) ? axis["range"] : null;
+	const range = isPlain(axis) ? axis["range"] : null;
 	if (!Array.isArray(range) || typeof range[0] !== "number" || typeof range[1] !== "number" || range[0] === range[1]) return null;
-	return ((isPlain$1(axis) && axis["type"] === "log" ? Math.log10(value) : value) - range[0]) / (range[1] - range[0]);
+	return ((isPlain(axis) && axis["type"] === "log" ? Math.log10(value) : value) - range[0]) / (range[1] - range[0]);
 }
 var NEAR_END = .66;
 var escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
@@ -5415,7 +5435,7 @@ function applyZoom(layout, data, zoom) {
 		if (range) {
 			const axis = layout[`${range[1]}axis${range[2]}`];
 			const ends = [range[3], range[4]].map((t) => Number.isFinite(Number(t)) ? Number(t) : t);
-			if (isPlain$1(axis)) layout[`${range[1]}axis${range[2]}`] = relabeled({
+			if (isPlain(axis)) layout[`${range[1]}axis${range[2]}`] = relabeled({
 				...axis,
 				range: ends,
 				autorange: false
@@ -5444,7 +5464,7 @@ function legendOf(s) {
 			name,
 			color,
 			symbol: symbol.replace(/-open$/, ""),
-			hatched: isPlain$1(marker["pattern"]),
+			hatched: isPlain(marker["pattern"]),
 			opacity: typeof marker["opacity"] === "number" ? marker["opacity"] : 1
 		});
 	}
@@ -16648,7 +16668,7 @@ function Content$1({ s, layoutOf, index, value, mark }) {
 	switch (c.show) {
 		case "badge": return /* @__PURE__ */ a($, { children: text.split(",").map((t) => t.trim()).filter(Boolean).map((t) => /* @__PURE__ */ a(Badge, {
 			text: t,
-			plain: isPlain(s, c.name)
+			plain: isUnmarked(s, c.name)
 		})) });
 		case "code": return /* @__PURE__ */ a("span", {
 			class: "mono",
@@ -16761,7 +16781,7 @@ var BADGE = {
 };
 var plainColumns = /* @__PURE__ */ new WeakMap();
 /** Whether the `other` of a column is no kind of work, so that it has no mark: no other value of the column has one. */
-function isPlain(s, column) {
+function isUnmarked(s, column) {
 	const values = s.data[column] ?? [];
 	let plain = plainColumns.get(values);
 	if (plain === void 0) {
@@ -16937,7 +16957,7 @@ function Chips({ s, state }) {
 					on: on.includes(value),
 					count,
 					tip: `${c.label}: ${value || "none"}`,
-					mark: isPlain(s, c.name) ? void 0 : /* @__PURE__ */ a(ValueMark, { text: value }),
+					mark: isUnmarked(s, c.name) ? void 0 : /* @__PURE__ */ a(ValueMark, { text: value }),
 					onToggle: () => keep(c.name, value),
 					children: valueText(value, c.label)
 				}));

@@ -566,6 +566,25 @@ def test_the_table_lists_the_same_events_and_stands_in_without_a_canvas(serve: S
     assert last.get_attribute("aria-selected") == "true"
 
 
+def test_a_hint_stays_beside_its_name_when_the_page_moves(serve: Server, view: Callable[..., Any]) -> None:
+    beside = """() => { const [name, hint] = [".tl-table tr[data-at='3'] button", "[role=tooltip]"].map((s) => document.querySelector(s));
+        const [at, box] = [name, hint].map((e) => e?.getBoundingClientRect());
+        return at && box && Math.min(Math.abs(box.top - at.bottom - 6), Math.abs(box.bottom - at.top + 6)) < 1; }"""
+    v = view()
+    timeline(v, serve)
+    v.frame().locator(".tl").focus()
+    v.page.keyboard.press("l")
+    # GIVEN the hint of a name in the table of events THEN it is beside the name
+    name = v.frame().locator(".tl-table tr[data-at='3'] button")
+    name.scroll_into_view_if_needed()
+    v.frame().evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")  # a hint goes with scrolling
+    name.hover()
+    v.frame().wait_for_function(beside, timeout=15_000)
+    # WHEN what is above grows, as by a click that selects an event, THEN it is still there, or gone where the page scrolled
+    v.frame().evaluate("() => { document.querySelector('.tl-table').style.marginTop = '60px'; }")
+    v.frame().wait_for_function(f"() => !document.querySelector('[role=tooltip]') || ({beside})()", timeout=15_000)
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_check_of_access_finds_no_fault(serve: Server, view: Callable[..., Any], theme: str) -> None:
     # GIVEN the page with an event, an area, the table and the keys opened WHEN axe looks at all of it THEN nothing is in anybody's way:

@@ -3,13 +3,27 @@ import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 
-const now = signal<{ text: string; box: DOMRect } | null>(null);
+const now = signal<{ at: HTMLElement; text: string; box: DOMRect } | null>(null);
 let timer = 0;
 /** Letters from which on a hint is wider: a long name shows whole, whatever the window. */
 const WIDE_FROM = 400;
 
 function owner(target: EventTarget | null): HTMLElement | null {
   return target instanceof Element ? target.closest<HTMLElement>("[data-tip]") : null;
+}
+
+/** Keeps a hint beside what it is of, which moves with the page, and hides it once neither the pointer nor the focus is there. */
+function follow(): void {
+  const tip = now.value;
+  if (!tip) return;
+  const text = tip.at.dataset["tip"];
+  if (!text || !tip.at.isConnected || !tip.at.matches(":hover, :focus-within")) {
+    now.value = null;
+    return;
+  }
+  const box = tip.at.getBoundingClientRect();
+  if (text !== tip.text || box.left !== tip.box.left || box.top !== tip.box.top || box.bottom !== tip.box.bottom) now.value = { at: tip.at, text, box };
+  window.requestAnimationFrame(follow);
 }
 
 export function startTips(): void {
@@ -21,7 +35,11 @@ export function startTips(): void {
       now.value = null;
       return;
     }
-    timer = window.setTimeout(() => { if (at.isConnected) now.value = { text, box: at.getBoundingClientRect() }; }, wait);
+    timer = window.setTimeout(() => {
+      if (!at.isConnected) return;
+      if (!now.value) window.requestAnimationFrame(follow);
+      now.value = { at, text, box: at.getBoundingClientRect() };
+    }, wait);
   };
   document.addEventListener("mouseover", (e) => show(e, 280));
   document.addEventListener("focusin", (e) => show(e, 500));
@@ -41,6 +59,7 @@ export function Tip(): JSX.Element {
   useLayoutEffect(() => {
     const el = ref.current;
     if (!el || !tip) return;
+    el.style.left = "0"; // it is as wide as its text only where the window leaves room to its right
     const { width, height } = el.getBoundingClientRect();
     const below = tip.box.bottom + 6 + height < window.innerHeight;
     el.style.left = `${Math.max(8, Math.min(tip.box.left, window.innerWidth - width - 8))}px`;

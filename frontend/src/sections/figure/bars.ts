@@ -1,7 +1,7 @@
 // Bars: at most so thick, hatched ones with an edge. Pure.
-type Plain = Record<string, unknown>;
+export type Plain = Record<string, unknown>;
 
-const isPlain = (v: unknown): v is Plain => typeof v === "object" && v !== null && !Array.isArray(v);
+export const isPlain = (v: unknown): v is Plain => typeof v === "object" && v !== null && !Array.isArray(v);
 
 /** px that a bar is thick at most: horizontal, vertical */
 const MOST = { h: 44, v: 110 };

@@ -1,11 +1,9 @@
 // A report's figure made ready for the page: template, theme, the reader's selection, filter and zoom. Pure.
 import type { FigureSection, PointNote, Stretch } from "../../api/types";
 import type { Area } from "./area";
-import { capBars, edgeHatched, fitTitle, fitWords, roomForTexts } from "./bars";
+import { capBars, edgeHatched, fitTitle, fitWords, isPlain, type Plain, roomForTexts } from "./bars";
 import { ALL, isHex, NESTED, mixed, onColor, oneRoot, paintBoxes } from "./boxes";
 import { relabeled } from "./ticks";
-
-type Plain = Record<string, unknown>;
 
 export interface Look {
   /** the color of the present theme for a light hex of the palette */
@@ -32,7 +30,6 @@ export interface Look {
 }
 
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
-const isPlain = (v: unknown): v is Plain => typeof v === "object" && v !== null && !Array.isArray(v);
 /** With what follows of a color that lets some of its ground through. */
 const HEX = /#[0-9a-fA-F]{6}(?=(?:[0-9a-fA-F]{2})?\b)/g;
 

@@ -62,7 +62,7 @@ function Content({ s, layoutOf, index, value, mark }: { s: TableSection; layoutO
   const text = String(value);
   if (index < 0) return <span class="ellipsis">{text}</span>;
   switch (c.show) {
-    case "badge": return <>{text.split(",").map((t) => t.trim()).filter(Boolean).map((t) => <Badge text={t} plain={isPlain(s, c.name)} />)}</>;
+    case "badge": return <>{text.split(",").map((t) => t.trim()).filter(Boolean).map((t) => <Badge text={t} plain={isUnmarked(s, c.name)} />)}</>;
     case "code": return <span class="mono"><Middle text={text} part={partsIn(s, c.name).get(text)} /></span>;
     case "shapes": return <span class="mono quiet"><Middle text={shapeText(text)} tip={text} /></span>;
     case "symbol": return <SymbolName name={text} full={wholeText(s, c, index)} part={partsIn(s, c.name).get(text)} member={String((c.color_by && cell(s, c.color_by, index)) || c.color || (markOf(text) ? text : "other"))} />;
@@ -118,7 +118,7 @@ const BADGE: Record<string, [string, string]> = { compute: ["bound-compute", "tr
 const plainColumns = new WeakMap<readonly Scalar[], boolean>();
 
 /** Whether the `other` of a column is no kind of work, so that it has no mark: no other value of the column has one. */
-export function isPlain(s: TableSection, column: string): boolean {
+export function isUnmarked(s: TableSection, column: string): boolean {
   const values = s.data[column] ?? [];
   let plain = plainColumns.get(values);
   if (plain === undefined) {

@@ -10,7 +10,7 @@ import { Icon } from "../../ui/icons";
 import { Popover } from "../../ui/popover";
 import { List } from "../../ui/select";
 import { clearPicked, pickedOf, sharesRows } from "../linked";
-import { isPlain, ValueMark } from "./cells";
+import { isUnmarked, ValueMark } from "./cells";
 import { layoutOf, type ColumnLayout } from "./columns";
 import { rowCount, valueCounts, type Shown } from "./model";
 
@@ -74,7 +74,7 @@ export function Chips({ s, state }: { s: TableSection; state: TableState }): JSX
         const on = state.keep[c.name] ?? [];
         if (values.length <= CHIPS) {
           return values.map(([value, count], k) => (
-            <Chip apart={i > 0 && k === 0} on={on.includes(value)} count={count} tip={`${c.label}: ${value || "none"}`} mark={isPlain(s, c.name) ? undefined : <ValueMark text={value} />} onToggle={() => keep(c.name, value)}>{valueText(value, c.label)}</Chip>
+            <Chip apart={i > 0 && k === 0} on={on.includes(value)} count={count} tip={`${c.label}: ${value || "none"}`} mark={isUnmarked(s, c.name) ? undefined : <ValueMark text={value} />} onToggle={() => keep(c.name, value)}>{valueText(value, c.label)}</Chip>
           ));
         }
         return (
