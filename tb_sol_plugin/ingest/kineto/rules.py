@@ -6,8 +6,10 @@ Matching is case-insensitive and by suffix where vendors add their own prefix (`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
+
+from tb_sol_plugin.tables.arrays import hinted
 
 # buckets an event can fall into ------------------------------------------------------------------------------
 HOST_OPERATOR: Final = 0
@@ -121,28 +123,16 @@ _END: Final = {"H": "H", "M": "H", "D": "D", "A": "D", "P": "P"}
 
 
 _COPY_HINTS: Final = ("__amd_rocclr_",)
-AT_ONCE: Final = 256
-"""Names that are looked through together: most of a million hold no hint."""
 
 
 def communicating(kernels: Sequence[str]) -> list[int]:
     """Returns the places of the names of kernels that are ones of communication, as `WIDE` says."""
-    return [i for i in _hinted(kernels, _WIDE_HINTS) if WIDE.search(kernels[i]) is not None]
+    return [i for i in hinted(kernels, _WIDE_HINTS) if WIDE.search(kernels[i]) is not None]
 
 
 def copying(kernels: Sequence[str]) -> list[int]:
     """Returns the places of the names of kernels that copy, as `COPY_KERNEL` says."""
-    return [i for i in _hinted(kernels, _COPY_HINTS) if COPY_KERNEL.search(kernels[i]) is not None]
-
-
-def _hinted(names: Sequence[str], hints: Sequence[str]) -> Iterator[int]:
-    """Yields the places of names that hold one of some hints in lower case."""
-    for begin in range(0, len(names), AT_ONCE):
-        piece = names[begin : begin + AT_ONCE]
-        together = "\n".join(piece).lower()
-        there = [hint for hint in hints if hint in together]
-        if there:
-            yield from (begin + i for i, name in enumerate(map(str.lower, piece)) if any(hint in name for hint in there))
+    return [i for i in hinted(kernels, _COPY_HINTS) if COPY_KERNEL.search(kernels[i]) is not None]
 
 
 def copy_of(name: str, is_set: bool, kind: str = "") -> tuple[str, str, str]:

@@ -61,12 +61,13 @@ def short_name(name: str) -> str:
 def plain_name(name: str) -> str:
     """Returns the short name, uncut."""
     text = _mangled(name.strip()) if name.startswith("_Z") else name.strip()
-    text = ANONYMOUS.sub("", text)
+    text = ANONYMOUS.sub("", text) if "::" in text else text
     if "(" in text or "<" in text:
-        text = _short(_RETURNED.sub("", text), 0) or text
+        text = _short(_RETURNED.sub("", text) if text.startswith(RETURNED) else text, 0) or text
     return text
 
 
+RETURNED: Final = ("void", "std::enable_if", "static")
 _RETURNED: Final = re.compile(r"^(void|std::enable_if<.*?>::type|static) +")
 _BRACKET: Final = re.compile(r"[<({\[>)}\],]")
 _OPENING: Final = re.compile(r"\(|(?<!operator)<")
@@ -349,7 +350,8 @@ def classify(names: Iterable[object], vendor: str) -> pd.DataFrame:
     Columns: name, plain (see `plain_name`), tensor_core (1 yes, 0 no, -1 unknown), unit, rule, kind.
     """
     found = [str(n) for n in names]
-    plain = [plain_name(n) for n in found]
+    plain_of = plain_name if len(found) < MANY else plain_name.__wrapped__  # keeping a few of many costs more than it saves
+    plain = [plain_of(n) for n in found]
     matches = matrices_of(found, vendor)
     code: npt.NDArray[np.int8] = np.array([-1 if m.tensor_core is None else int(m.tensor_core) for m in matches], np.int8)
     return pd.DataFrame({
@@ -363,11 +365,12 @@ def classify(names: Iterable[object], vendor: str) -> pd.DataFrame:
 
 TF32: Final = re.compile(r"tf32|_s1688(gemm|fprop|dgrad|wgrad)|xf32", re.IGNORECASE)
 """Names of kernels that multiply FP32 operands in TF32."""
-_TF32_HINTS: Final = ("tf32", "xf32", "_s1688")
+TF32_HINTS: Final = ("tf32", "xf32", "_s1688")
+"""What `TF32` matches holds one of these in lower case."""
 
 
 def in_tf32(name: str) -> bool:
     """Tells whether the name of a kernel says that it multiplies FP32 operands in TF32."""
     lower = name.lower()  # looking for what the expression needs is ten times faster
-    return any(hint in lower for hint in _TF32_HINTS) and TF32.search(name) is not None
+    return any(hint in lower for hint in TF32_HINTS) and TF32.search(name) is not None
 

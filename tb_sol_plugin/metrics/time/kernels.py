@@ -149,7 +149,8 @@ def kinds_at(capture: Capture, rows: npt.NDArray[np.integer], places: Mapping[st
     names, other = capture.device["name"], places["other"]
     if _of_few_names(names, rows):
         return arrays.per_text(names, rows, lambda name: places.get(kind_of(name), other), np.int64)
-    known = np.array([*(places.get(kind, other) for kind in kernel_classes(capture)["kind"].tolist()), other], np.int64)
+    code, kinds = pd.factorize(kernel_classes(capture)["kind"])
+    known = np.append(np.array([places.get(kind, other) for kind in kinds.tolist()], np.int64)[code], other)
     return np.asarray(known[class_of(capture, rows)], np.int64)
 
 

@@ -23,7 +23,7 @@ from tb_sol_plugin.cost.roofline import BOUNDS, TOLERATED, limit, ratio
 from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.metrics import memo, memo_under
 from tb_sol_plugin.metrics.time import attribution, scope
-from tb_sol_plugin.metrics.time.kernel_names import in_tf32
+from tb_sol_plugin.metrics.time.kernel_names import TF32_HINTS, in_tf32
 from tb_sol_plugin.metrics.trees.module_tree import module_class_name
 from tb_sol_plugin.metrics.work.costs import DIRECTIONS, KINDS, costs
 from tb_sol_plugin.metrics.work.counted import ledger_calls, profile_calls
@@ -212,7 +212,7 @@ def _by_device_time(
     size = len(rows)
     owned = np.flatnonzero(owner >= 0)
     group = owner[owned]
-    tf32 = arrays.where(device["name"], in_tf32)
+    tf32 = arrays.where(device["name"], in_tf32, TF32_HINTS)
     link = np.bincount(group, ~over_link(capture)[owned], minlength=size) == 0
     columns = {
         "measured_ns": _union(group, device["device"].to_numpy()[owned], device["start_ns"].to_numpy()[owned], duration[owned], size),

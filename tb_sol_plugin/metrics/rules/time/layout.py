@@ -40,7 +40,7 @@ def layout_kernels(context: TimeContext) -> Answer:
     device, owner = context.capture.device, context.waterfall.work.owner
     if context.on_host or len(owner) != len(device):
         return None
-    hit = arrays.where(device["name"], _converts) & (device["kind"].to_numpy() == S.KERNEL)
+    hit = arrays.where(device["name"], _converts, _HINTS) & (device["kind"].to_numpy() == S.KERNEL)
     rows = np.flatnonzero(hit & (owner >= 0) & (context.waterfall.own > 0))
     if not len(rows):
         return None

@@ -392,7 +392,7 @@ def fp32_kernels(context: TimeContext) -> Answer:
     own, owner = context.waterfall.own, context.waterfall.work.owner
     if not better or len(owner) != len(device):
         return None
-    named = arrays.where(device["name"], _of_fp32) & (device["kind"].to_numpy() == S.KERNEL)
+    named = arrays.where(device["name"], _of_fp32, _HINTS) & (device["kind"].to_numpy() == S.KERNEL)
     free = ~context.waterfall.counted & (context.left > 0)  # calls without a limit, whose time no rule has taken
     rows = np.flatnonzero(named & (own > 0) & (owner >= 0))
     rows = rows[free[owner[rows]]]
