@@ -20,7 +20,7 @@ from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.operators import Groups, groups
 from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, MODELED, RECOMPUTE, SOL, WASTED, ranked
-from tb_sol_plugin.metrics.work.sums import VALUES, Calls, calls_of, marks_of, partial, ratios_of, summed, total_of
+from tb_sol_plugin.metrics.work.sums import VALUES, Calls, calls_of, marks_of, partial, ratios_of, summed
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -336,7 +336,7 @@ def _facts(capture: Capture, part: Scope, columns: Columns, outside: list[str]) 
 
 def _work_facts(calls: Calls, device_ns: int) -> dict[str, Scalar]:
     """Returns totals of the work in the selection; unknown without limits."""
-    total = total_of(calls.values)
+    total = calls.total
     known = {n: None if total[n] != total[n] else round(float(total[n])) for n in ("sol_ns", "measured_ns", "wasted_ns")}
     whole = device_ns or float(np.nansum(calls.values["owned_sum_ns"]))
     covered = float(np.nan_to_num(total["modelled_sum_ns"]))

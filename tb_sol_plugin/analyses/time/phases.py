@@ -35,7 +35,7 @@ from tb_sol_plugin.metrics.work.columns import (
     over_whole,
     ranked,
 )
-from tb_sol_plugin.metrics.work.sums import NO_PHASE, PhaseWork, marks_of, phase_work, total_of
+from tb_sol_plugin.metrics.work.sums import NO_PHASE, PhaseWork, marks_of, phase_work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
@@ -343,7 +343,7 @@ def _once(capture: Capture, part: Scope, work: PhaseWork, query: PhasesQuery) ->
     rows = once(work, phase_tree(capture).path, divide)
     if not rows["id"]:
         return []
-    total = total_of(work.calls.values)
+    total = work.calls.total
     times = {n: round(float(total[n]) / divide) if total[n] == total[n] else None for n in ("sol_ns", "measured_ns", "wasted_ns")}
     section = make_table(
         "once",

@@ -64,6 +64,12 @@ class Calls:
     ops: pd.DataFrame
     done: Work
 
+    @cached_property
+    def total(self) -> dict[str, Any]:
+        """The sum of each of VALUES over all calls, NaN where none has one, and RATIOS of these."""
+        whole = summed(self.values, np.zeros(len(self.values["flop"]), np.intp), 1)
+        return {name: column[0] for name, column in (whole | ratios_of(whole)).items()}
+
 
 def calls_of(capture: Capture, part: Scope, limits: str = "") -> Calls:
     """Returns calls of the selected steps under the matched limits or those named by `limits` (BadQuery for an unknown device).
@@ -187,12 +193,6 @@ def ratios_of(of: Mapping[str, Floats]) -> dict[str, npt.NDArray[Any]]:
 _DIVIDED: Final = ("sol_ns", "timed_sol_ns", "measured_ns", "compute_limit_ns", "estimated_calls", "recompute_ns", "owned_sum_ns")
 _SIDES: Final = np.array([None, "memory", "compute"], object)
 _WORDS: Final = np.array(["", "above limit", "estimated", "above limit, estimated"], object)
-
-
-def total_of(values: dict[str, Floats]) -> dict[str, Any]:
-    """Returns the sum of each of VALUES over all calls, NaN where none has one, and RATIOS of these."""
-    whole = summed(values, np.zeros(len(values["flop"]), np.intp), 1)
-    return {name: column[0] for name, column in (whole | ratios_of(whole)).items()}
 
 
 def partial(share: object) -> Mark | None:
