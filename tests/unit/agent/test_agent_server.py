@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,12 @@ from tb_sol_plugin.model.answer import Run  # noqa: E402
 from tb_sol_plugin.store import processes  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402
 from tests.support.tiny import EVENTS, trace  # noqa: E402
+
+
+def completed(dialogue: Coroutine[Any, Any, None]) -> None:
+    """Runs a dialogue to its end, in a thread of its own: where a browser test ran before, this one has its event loop."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, dialogue).result()
 
 TOOLS = {"list_runs", "list_analyses", "analyze", "findings", "explain", "compare", "window", "link", "recommend_recording"}
 
@@ -72,13 +80,13 @@ def logdir(tmp_path: Path) -> Path:
 
 
 def test_a_dialogue_in_this_process(logdir: Path) -> None:
-    asyncio.run(dialogue(mcp.Client(make_server(Recordings(str(logdir))))))
+    completed(dialogue(mcp.Client(make_server(Recordings(str(logdir))))))
 
 
 def test_the_same_dialogue_over_standard_input_and_output(logdir: Path) -> None:
     # GIVEN `tb-sol mcp LOGDIR` as a client starts it
     command = mcp.StdioServerParameters(command=sys.executable, args=["-m", "tb_sol_plugin.cli", "mcp", str(logdir)])
-    asyncio.run(dialogue(mcp.Client(command)))
+    completed(dialogue(mcp.Client(command)))
 
 
 def test_the_same_dialogue_by_http_for_who_has_the_token(logdir: Path) -> None:
@@ -102,7 +110,7 @@ def test_the_same_dialogue_by_http_for_who_has_the_token(logdir: Path) -> None:
                     assert refused.status_code == 401 and "token" in refused.text and value not in refused.text
                     assert (await stranger.post(url, headers={name: value[:-1]}, json={})).status_code == 401
 
-            asyncio.run(ask())
+            completed(ask())
         finally:
             process.terminate()
 
@@ -138,7 +146,7 @@ def test_every_tool_answers_about_every_sample_as_its_schema_says() -> None:
                     assert found.structured_content["because"] and found.structured_content["record"]
             assert {tool for tool, _ in calls} | {"list_runs"} == TOOLS and len(runs) > 10
 
-    asyncio.run(ask())
+    completed(ask())
 
 
 def test_names_of_a_recording_are_data_and_secrets_are_hidden(tmp_path: Path) -> None:
@@ -195,7 +203,7 @@ def test_progress_is_told_and_what_nobody_waits_for_is_not_read_to_its_end(logdi
             after = await c.call_tool("analyze", {"name": "kernels"}, progress_callback=progress)
             assert after.structured_content["analysis"] == "kernels"
 
-    asyncio.run(ask())
+    completed(ask())
     assert (1, 4, "reading, 1\u202f000 events so far") in told and told[-1][:2] == (1, 1)
 
 
@@ -210,4 +218,4 @@ def test_a_fault_is_told_by_its_number(logdir: Path, monkeypatch: pytest.MonkeyP
             assert wrong.is_error and "ZeroDivisionError" in wrong.content[0].text and "division" not in wrong.content[0].text
             assert not (await c.call_tool("list_runs", {})).is_error
 
-    asyncio.run(ask())
+    completed(ask())
