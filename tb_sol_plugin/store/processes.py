@@ -422,8 +422,8 @@ def main() -> None:
     claim()
     _warm()
     keep_loaded()
-    make_room()
     least = resident_bytes(os.getpid())
+    make_room()
     gc.enable()  # off since the process began: a tenth of its start would go into looking for garbage in what it imports
     while True:
         try:
