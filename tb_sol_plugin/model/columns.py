@@ -150,7 +150,7 @@ class Spelled(ColumnValues):
     def distinct(self) -> Distinct:
         """All of them, spelled out once."""
         made = self.spell(np.arange(self.size))
-        return as_distinct(made) if isinstance(made, list) else _in_use(made)
+        return as_distinct(made) if isinstance(made, list) else of_codes(made.codes, made.categories)
 
     @property
     def nbytes(self) -> int:
@@ -197,7 +197,8 @@ def of_series(values: object) -> Numbers | Distinct:
     series = values if isinstance(values, pd.Series) else pd.Series(values, dtype=object if isinstance(values, list) else None, copy=False)  # type: ignore[call-overload]
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        return _in_use(arrays.coded(series))
+        text = arrays.coded(series)
+        return of_codes(text.codes, text.categories)
     if isinstance(dtype, np.dtype) and (dtype.kind == "i" or (dtype.kind == "u" and dtype.itemsize < 8)):
         return Numbers(series.to_numpy().astype(np.int64, copy=False), np.ones(len(series), dtype=bool))
     if isinstance(dtype, np.dtype) and dtype.kind == "f":
@@ -221,13 +222,12 @@ def of_series(values: object) -> Numbers | Distinct:
     return column
 
 
-def _in_use(texts: arrays.Coded) -> Distinct:
-    """Returns a dictionary-encoded column with the entries of its dictionary that are in use, as plain values."""
-    codes, categories = texts.codes, texts.categories
-    used = arrays.in_use(codes, len(categories))
-    place = np.full(len(categories) + 1, -1, dtype=np.int32)
+def of_codes(codes: npt.NDArray[np.integer], values: pd.Index | npt.NDArray[Any]) -> Distinct:
+    """Returns a column of the values with each code, None for -1: with those that are in use, as plain ones."""
+    used = arrays.in_use(codes, len(values))
+    place = np.full(len(values) + 1, -1, dtype=np.int32)  # the last for none
     place[used] = np.arange(len(used), dtype=np.int32)
-    return Distinct(place[codes], plain_list(categories.take(used).tolist()))
+    return Distinct(place[codes], plain_list(values.take(used).tolist()))
 
 
 def as_distinct(values: Sequence[Scalar]) -> Distinct:

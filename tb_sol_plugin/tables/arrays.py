@@ -229,10 +229,14 @@ def pick(column: pd.Series, rows: npt.ArrayLike) -> Objects:
     if not len(wanted) or not len(text.codes):
         return np.full(len(wanted), "", object)
     used, place = in_order(np.where(wanted >= 0, text.codes[wanted], -1).astype(np.int64))
-    names = np.full(len(used), "", object)
-    known = used >= 0
-    names[known] = [str(name) for name in text.categories.take(used[known]).tolist()]
-    return names[place]
+    return words(text.categories, used)[place]
+
+
+def words(texts: pd.Index, code: npt.NDArray[np.integer]) -> Objects:
+    """Returns the text of each code, "" for -1."""
+    out, known = np.full(len(code), "", object), code >= 0
+    out[known] = [str(text) for text in texts.take(code[known]).tolist()]
+    return out
 
 
 def at(column: pd.Series, rows: npt.NDArray[np.integer]) -> Coded:
@@ -290,8 +294,13 @@ def medians(code: npt.NDArray[np.integer], values: npt.NDArray[np.generic], coun
     some = np.flatnonzero(size)
     places = np.concatenate((begin[some] + (size[some] - 1) // 2, begin[some] + size[some] // 2))
     low, high = np.split(_ordered_within(code, values, count, places).astype(np.float64), 2)
-    out[some] = np.where(low == high, low, (low + high) / 2)
+    out[some] = middle(low, high)
     return out
+
+
+def middle(low: Floats, high: Floats) -> Floats:
+    """Returns the medians of groups, of the two values in the middle of each; of an odd number they are one."""
+    return np.where(low == high, low, (low + high) / 2)
 
 
 def _ordered_within(code: npt.NDArray[np.integer], values: npt.NDArray[Any], count: int, places: Places) -> npt.NDArray[Any]:

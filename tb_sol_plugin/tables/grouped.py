@@ -145,10 +145,7 @@ def quantiles(group: Rows, value: Ints, count: Ints, shares: tuple[float, ...]) 
     value: not negative. count: values of each group. shares: above 0.
     """
     ranks = np.stack([np.minimum(np.ceil(share * count).astype(np.int64), count) - 1 for share in shares])
-    out = np.zeros(ranks.shape, np.int64)
-    if len(value):
-        quantile_kernel(fixed(group, np.int32), fixed(value, np.int64), fixed(count, np.int64), fixed(ranks, np.int64), out)
-    return list(out)
+    return list(_at_ranks(group, value, count, ranks))
 
 
 def medians(group: Rows, value: Ints, count: int) -> Floats:
@@ -156,10 +153,16 @@ def medians(group: Rows, value: Ints, count: int) -> Floats:
     if len(value) < LOADING_PAYS:
         return arrays.medians(group, value, count)
     size = np.bincount(group, minlength=count)
-    ranks, found = np.stack([(size - 1) // 2, size // 2]), np.zeros((2, count), np.int64)
-    quantile_kernel(fixed(group, np.int32), fixed(value, np.int64), fixed(size, np.int64), fixed(ranks, np.int64), found)
-    low, high = found.astype(np.float64)
-    return np.where(size > 0, np.where(low == high, low, (low + high) / 2), np.nan)
+    low, high = _at_ranks(group, value, size, np.stack([(size - 1) // 2, size // 2])).astype(np.float64)
+    return np.where(size > 0, arrays.middle(low, high), np.nan)
+
+
+def _at_ranks(group: Rows, value: Ints, count: Ints, ranks: Ints) -> Ints:
+    """Returns the values of some ranks in each group, by row of `ranks` and group; 0 for a group without any."""
+    out = np.zeros(ranks.shape, np.int64)
+    if len(value):
+        quantile_kernel(fixed(group, np.int32), fixed(value, np.int64), fixed(count, np.int64), fixed(ranks, np.int64), out)
+    return out
 
 
 def load() -> None:

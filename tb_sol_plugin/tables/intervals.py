@@ -14,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tb_sol_plugin.tables.arrays import ranges
 from tb_sol_plugin.tables.compiled import Loop, compiled, fixed
 
 Int: TypeAlias = npt.NDArray[np.int64]
@@ -99,7 +100,7 @@ def _intersection(a_start: Int, a_end: Int, b_start: Int, b_end: Int) -> Spans:
     first = np.searchsorted(b_end, a_start, side="right")
     pairs = np.searchsorted(b_start, a_end, side="left") - first
     row = np.repeat(np.arange(len(a_start)), pairs)
-    other = np.arange(len(row)) + np.repeat(first - np.cumsum(pairs) + pairs, pairs)
+    other = ranges(first, pairs)
     return np.maximum(a_start[row], b_start[other]), np.minimum(a_end[row], b_end[other])
 
 

@@ -475,11 +475,8 @@ def _early(device: pd.DataFrame, view: link.Host) -> tuple[int, str]:
 
 def observe_memory(memory: pd.DataFrame, health: Health) -> None:
     """Counts totals of memory that are below what the events before them have allocated and not freed: one of the two is wrong."""
-    if memory.empty:
-        return
-    code, first = arrays.factorize([arrays.numbered(memory[name].to_numpy())[0] for name in ("device_type", "device_id")])
-    for place in range(len(first)):
-        own = np.flatnonzero(code == place)
+    code, _ = arrays.factorize([arrays.numbered(memory[name].to_numpy())[0] for name in ("device_type", "device_id")])
+    for own in np.split(arrays.stable_order(code), np.cumsum(np.bincount(code))[:-1]):
         change, total = np.cumsum(memory["bytes"].to_numpy()[own]), memory["total_allocated"].to_numpy()[own]
         made = change - np.minimum.accumulate(np.minimum(change, 0))
         health.add("memory total below what was allocated", int(((total >= 0) & (total < made)).sum()))

@@ -20,7 +20,7 @@ from tb_sol_plugin.metrics.time.breakdown import CAUSES, KERNEL_WAIT_NS
 from tb_sol_plugin.metrics.time.frames import program_frames
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.columns import MANY_ROWS, Distinct
+from tb_sol_plugin.model.columns import MANY_ROWS, Distinct, of_codes
 from tb_sol_plugin.model.report import Column, OnTimeline, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
@@ -109,11 +109,11 @@ def _gap_columns(capture: Capture, found: pd.DataFrame, previous: Ints) -> Colum
     first = int(np.searchsorted(devices, 0))  # before it what is no device
     line = lines_around(capture, call)
     return {
-        "step": _distinct(step.codes, step.categories), "start_ns": since, "duration_ns": found["duration_ns"].to_numpy(),
+        "step": of_codes(step.codes, step.categories), "start_ns": since, "duration_ns": found["duration_ns"].to_numpy(),
         "cause": _cause_words(capture, found), "next": _names(capture.device["name"], following),
         "call": _names(capture.host["name"], call), "operator": _names(capture.host["name"], _outermost(capture, call)),
-        "line": _distinct(line.codes, line.categories), "previous": _names(capture.device["name"], previous),
-        "device": _distinct(np.maximum(place - first, -1), devices[first:].astype(str)), "recorded_ns": start,
+        "line": of_codes(line.codes, line.categories), "previous": _names(capture.device["name"], previous),
+        "device": of_codes(np.maximum(place - first, -1), devices[first:].astype(str)), "recorded_ns": start,
     }  # fmt: skip
 
 
@@ -121,24 +121,16 @@ def _names(column: pd.Series, rows: npt.NDArray[np.integer]) -> Distinct:
     """Returns the names at rows, None where a row is -1."""
     text = arrays.coded(column)
     code = np.where(rows >= 0, text.codes[rows], -1) if len(text) else np.full(len(rows), -1)
-    return _distinct(code, text.categories)
-
-
-def _distinct(code: npt.NDArray[np.integer], words: pd.Index | npt.NDArray[np.str_] | npt.NDArray[np.object_]) -> Distinct:
-    """Returns texts by their code, -1 for None, with those words alone that are in use."""
-    used = arrays.in_use(code, len(words))
-    place = np.full(len(words) + 1, -1, np.int32)  # the last for none
-    place[used] = np.arange(len(used), dtype=np.int32)
-    return Distinct(place[code], [str(word) for word in words.take(used).tolist()])
+    return of_codes(code, text.categories)
 
 
 def _cause_words(capture: Capture, found: pd.DataFrame) -> Distinct:
     words = np.array([*(CAUSE_WORDS[c] for c in CAUSES), EDGES[0], EDGES[1], LOADING], object)
     cause = found["cause"].to_numpy().astype(np.int64)
     if not len(capture.device):
-        return _distinct(np.full(len(found), len(words) - 1), words)
+        return of_codes(np.full(len(found), len(words) - 1), words)
     edge = np.where(found["next"].to_numpy() < 0, len(CAUSES) + 1, len(CAUSES))
-    return _distinct(np.where(cause >= 0, cause, edge), words)
+    return of_codes(np.where(cause >= 0, cause, edge), words)
 
 
 def previous_of(capture: Capture, found: pd.DataFrame, rows: Mask) -> Ints:

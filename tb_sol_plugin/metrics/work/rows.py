@@ -100,16 +100,8 @@ def ids_of_calls(ops: pd.DataFrame, calls: Ints, by: Literal["op_shape", "op"]) 
     names = ("name", "shapes", "dtype", "direction")[: 4 if by == "op_shape" else 1]
     late = ops["inferred"].to_numpy()[calls]
     _, first = factorize([*(arrays.coded(ops[n]).codes[calls] for n in names), late.astype(np.int64)])
-    words = [_words_of(ops[n], calls[first]) for n in names]
+    words = [arrays.pick(ops[n], calls[first]).tolist() for n in names]
     return _ids([*words, [BEFORE_WINDOW if inferred else "" for inferred in late[first].tolist()]])
-
-
-def _words_of(column: pd.Series, rows: Ints) -> list[str]:
-    text = arrays.coded(column)
-    code = text.codes[rows]
-    if not len(text.categories):
-        return [""] * len(rows)
-    return [str(word) if c >= 0 else "" for word, c in zip(text.categories.take(np.maximum(code, 0)).tolist(), code.tolist(), strict=True)]
 
 
 def _ids(parts: Sequence[Sequence[str]]) -> list[str]:

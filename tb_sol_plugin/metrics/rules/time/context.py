@@ -324,18 +324,10 @@ class _Signatures:
     def read(self, numbers: Ints) -> list[tuple[str, Inputs]]:
         """Returns the name and the arguments of the calls with each number."""
         new = [number for number in numbers.tolist() if number not in self._known]
-        given = [_words(text, codes[new]) for text, codes in zip(self.texts, self.codes, strict=True)]
+        given = [arrays.words(text, codes[new]).tolist() for text, codes in zip(self.texts, self.codes, strict=True)]
         for number, name, *arguments in zip(new, *given, strict=True):
             self._known[number] = name, Inputs(*arguments)
         return [self._known[number] for number in numbers.tolist()]
-
-
-def _words(texts: pd.Index, codes: npt.NDArray[np.integer]) -> list[str]:
-    """Returns the text of each code, "" for -1."""
-    known = codes >= 0
-    words = np.full(len(codes), "", object)
-    words[known] = [str(text) for text in texts.take(codes[known]).tolist()]
-    return words.tolist()  # type: ignore[no-any-return]
 
 
 _COLUMNS = ("shapes", "types", "strides", "concrete")
