@@ -414,12 +414,11 @@ def _reporter(path: str):  # type: ignore[no-untyped-def]
 
 def main() -> None:
     """Answer messages on the standard streams until the other side is gone."""
-
+    claim()  # before any thread: the first one would have a pool of memory of its own
     inward, outward = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints must not mix with the answers
     sys.stdout = sys.stderr
     threading.Thread(target=_follow_parent, args=(os.getppid(),), daemon=True).start()
-    claim()
     _warm()
     keep_loaded()
     least = resident_bytes(os.getpid())
