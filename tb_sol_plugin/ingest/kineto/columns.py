@@ -54,8 +54,7 @@ class Columns:
         self.extra = ExtraInterner()
         self.grids, self.instants = RawInterner(), RawInterner()
         self.texts, self.kernels = TextInterner(), TextInterner()
-        self.share = 1.0
-        """Of the file that is read so far."""
+        self._read = [1.0]
         self.host, self.operators, self.calls, self.frames = (self._buffer() for _ in range(4))
         self.device, self.collectives, self.sync, self.annotations = (self._buffer() for _ in range(4))
         self.peers, self.flows, self.memory, self.instant = (self._buffer() for _ in range(4))
@@ -67,7 +66,12 @@ class Columns:
         self.clock: tuple[int, int] | None = None
 
     def _buffer(self) -> Buffer:
-        return Buffer(lambda: self.share)
+        read = self._read  # not of the columns themselves: they would hold each other, and a million names, until garbage is looked for
+        return Buffer(lambda: read[0])
+
+    def read(self, share: float) -> None:
+        """Takes in how much of the file is read by now, of 1."""
+        self._read[0] = share
 
     def add(self, batch: B.Batch) -> None:
         """Sort a batch into buckets and add each bucket's columns."""

@@ -208,13 +208,9 @@ class Raw:
         self.after = np.full(K.ARGUMENTS + 2, -1, np.int32)
         self.fields: list[int] = []
         """Raw codes of phases, categories, processes and threads in order of first use."""
-        self.field_order = Translation(self._next_field)
+        self.field_order = Translation(partial(_placed, self.fields))
         self.translations: dict[tuple[str, int], Translation] = {}
         self.pairs = np.full((1 << 7, 1 << 7), -1, np.int32)
-
-    def _next_field(self, code: int) -> int:
-        self.fields.append(code)
-        return len(self.fields) - 1
 
     def field(self, order: int) -> bytes:
         """Returns the raw value of a field by its place in order of first use."""
@@ -224,8 +220,15 @@ class Raw:
         """Returns the translation of raw values to codes of `interner`, whose keys are `shown(raw value)`."""
         known = self.translations.get((key, id(interner)))
         if known is None:
-            known = self.translations[key, id(interner)] = Translation(lambda code: interner[shown(self.values.value(code))])
+            value = self.values.value  # what a translation holds does not hold it: memory of a million values is free as soon as it can be
+            known = self.translations[key, id(interner)] = Translation(lambda code: interner[shown(value(code))])
         return known
+
+
+def _placed(found: list[int], code: int) -> int:
+    """Returns the place of a code that is put at the end of those found."""
+    found.append(code)
+    return len(found) - 1
 
 
 class Batch:

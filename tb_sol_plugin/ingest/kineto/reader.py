@@ -283,7 +283,7 @@ class Splitter:
         text = self._next() if len(self._buffer) <= ROOM else self._buffer  # each feed costs as much as some thousand events
         while True:
             damage.patience = 0 if self._eof else EVENT_LIMIT
-            self.columns.share = self.source.position / self.source.size if self.source.size else 1.0
+            self.columns.read(self.source.position / self.source.size if self.source.size else 1.0)
             fed = self.decoder.feed(text, self._pipeline.put, damage)
             self._buffer = bytes(text[fed.consumed :])
             self._dropped += fed.consumed
@@ -368,6 +368,7 @@ def read_from(source: Source, *, progress: Report | None = None, decoder: Decode
             raise NotATrace("this JSON holds no traceEvents", hint=OPEN, file=source.name)
         if progress is not None:
             progress(Progress(source.size, source.size, columns.total, "linking"))
+        del splitter.decoder  # what it knows of a million different values is not needed while their tables are made
         capture = build(columns, splitter.header, source=source, warnings=splitter.warnings, truncated=splitter.truncated)
         if splitter.is_list and columns.total and not any(str(phase) for phase in capture.tables["categories"]["phase"].cat.categories):
             raise NotATrace("this JSON list holds no trace events: none has a phase (ph)", hint=OPEN, file=source.name)

@@ -255,8 +255,9 @@ def device(columns: Columns, origin: int, view: link.Host, tables: dict[str, pd.
             np.zeros(0, np.int64),
         )
     order = arrays.lex_order(np.asarray(raw["start"]), np.asarray(raw["index"]))
-    raw = {k: np.asarray(v)[order] for k, v in raw.items()}
-    raw["start"] = raw["start"] - origin
+    for name in raw:  # one after the other: the column as it was read goes as soon as the one in order is there
+        raw[name] = np.asarray(raw[name])[order]
+    raw["start"] -= origin
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     call, method = link.launches(view, tables["calls"], raw, tables["flows"], columns.health)
