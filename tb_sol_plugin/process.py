@@ -12,7 +12,8 @@ import importlib
 import os
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import NoReturn
 
 COLLECT_AFTER = (50_000, 20, 50)
@@ -36,6 +37,11 @@ ON_HEAP = 32 << 20
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -2, -3, -8
 """Numbers of these settings in glibc's malloc.h."""
 
+BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+"""Variable of the environment that OpenBLAS reads when numpy is imported: the threads it starts. They take a fifth of that import, and no
+matrix here is large enough to be shared among them.
+"""
+
 HUGE_PAGES = "NUMPY_MADVISE_HUGEPAGE"
 """Variable of the environment that numpy reads when it is imported: whether it asks for pages of 2 MB for arrays above 4 MB. The kernel
 clears such a page whole for each column that lives for one sum: a seventh of the time of the analyses of a trace of 1 GB.
@@ -46,12 +52,13 @@ _claimed = False
 
 def claim() -> None:
     """Says that this process is ours: garbage is collected less often, compiled loops are loaded without linear algebra, threads share one
-    pool of memory, which keeps more of what is free, and numpy asks for no huge pages. Call it before numpy is imported.
+    pool of memory, which keeps more of what is free, and numpy asks for no huge pages and no threads. Call it before numpy is imported.
     """
     global _claimed
     _claimed = True
     gc.set_threshold(*STARTING)
     os.environ.setdefault(HUGE_PAGES, "0")
+    os.environ.setdefault(BLAS_THREADS, "1")
     if sys.platform.startswith("linux"):
         with suppress(OSError, AttributeError):
             mallopt = ctypes.CDLL(None).mallopt
@@ -61,13 +68,37 @@ def claim() -> None:
 
 
 def import_libraries() -> None:
-    """Imports numpy and pandas. Call it where the stack of calls is short.
+    """Imports numpy, and pandas in a process that is ours without pyarrow. Call it where the stack of calls is short.
 
     Deep in the imports of our modules Python 3.11 goes over the end of a block of its stack thousands of times, and gets a new block from
-    the system each time: 3,500 in numpy alone, 0.02 s.
+    the system each time: 3,500 in numpy alone, 0.02 s. pandas loads pyarrow's functions for texts and columns of Arrow, 0.05 s, of which no
+    table here is made; it stays importable.
     """
-    for name in ("numpy", "pandas"):
-        importlib.import_module(name)
+    importlib.import_module("numpy")
+    with without("pyarrow") if _claimed else nullcontext():
+        importlib.import_module("pandas")
+
+
+@contextmanager
+def without(*names: str) -> Iterator[None]:
+    """Lets this thread find inside the block that packages are not installed; other threads and everyone afterwards can import them."""
+    finder = _Hidden(names)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class _Hidden:
+    """Finds that packages are not there, for the thread that made it."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names, self._thread = names, threading.get_ident()
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name in self._names and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError(f"{name} is left out", name=name)
 
 
 def is_ours() -> bool:

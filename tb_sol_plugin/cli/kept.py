@@ -11,8 +11,9 @@ import hashlib
 import os
 import sys
 import zlib
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from tb_sol_plugin.devices.places import NAMES, folders_above, user_file
 from tb_sol_plugin.store.kept import KeptFiles, code_state
@@ -27,8 +28,7 @@ LARGEST: Final = 20_000_000
 _PLAIN: Final = ((), ("--format", "json"), ("--format=json",))
 
 
-@dataclass(frozen=True)
-class Printed:
+class Printed(Struct, frozen=True):
     """The place of a report on disk. key: changes with whatever the report is made from."""
 
     name: str

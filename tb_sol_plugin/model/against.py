@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from tb_sol_plugin.model.columns import MANY_ROWS, Indices, Mask, Numbers, Values, columned, text_of
 from tb_sol_plugin.model.report import (
@@ -66,8 +66,7 @@ OUTCOME: Final = "slower, faster, more, less: more than noise; no change: within
 Array: TypeAlias = "npt.NDArray[np.int64] | npt.NDArray[np.float64]"
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(Struct, frozen=True):
     """Which steps of two recordings are set against each other. here, base: as a query names them. note: what was chosen, "" as asked."""
 
     here: str
@@ -235,8 +234,7 @@ def _judged(section: TableSection, naming: str, known: Mapping[str, tuple[Scalar
 # -- Tables -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Matched:
+class _Matched(Struct, frozen=True):
     """Rows of both tables in the order of the joined one. here, base: the row of each, -1 none."""
 
     here: Indices

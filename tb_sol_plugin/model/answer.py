@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.errors import BadQuery, NotFound, StillLoading, Unavailable
@@ -55,8 +56,7 @@ def _quiet(done: int, total: int) -> None:
 # -- What is reduced from each of several recordings ------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class AnalysisReducer:
+class AnalysisReducer(Struct, frozen=True, dict=True):
     """Reduces one capture for an analysis over several: a plain value, so that it can go to a process that reads recordings.
 
     raw: the query fields that the reduction depends on, where they are not at their defaults.
@@ -105,8 +105,7 @@ def reducer_of(name: str, raw: Mapping[str, str]) -> AnalysisReducer:
 # -- What is asked, and of whom ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class AnalysisRequest:
+class AnalysisRequest(Struct, frozen=True, dict=True):
     """An analysis by name, its query fields as text, and what is selected.
 
     shown: the recording that is selected; None for an analysis without one, and over all runs. run: name of the run that is selected, for
@@ -198,8 +197,7 @@ class RecordingSource(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class BaseRecording:
+class BaseRecording(Struct, frozen=True):
     """The recording that a report is set against. names: what tells the one shown and this one apart. source: opens it, and reduces it."""
 
     recording: Recording
@@ -207,8 +205,7 @@ class BaseRecording:
     source: RecordingSource
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(Struct, frozen=True):
     """What a request is answered from.
 
     make: makes the report, or says what is missing for one. names: run, worker and span that it is of. capture: of an analysis of one
@@ -224,7 +221,7 @@ class Inputs:
     ranks: Ranks = ()
     partial: bool = False
     state: str = ""
-    fields: Mapping[str, FieldNow] = field(default_factory=dict)
+    fields: Mapping[str, FieldNow] = msgspec.field(default_factory=dict)
     chosen: str = ""
     kept: bool = True
 
@@ -432,12 +429,12 @@ def from_base(request: AnalysisRequest, source: RecordingSource | None) -> Input
         numbers = [c.steps["number"].to_numpy()[c.steps["complete"].to_numpy()].tolist() for c in both]
         steps = steps_alike(asked, numbers[0], numbers[1], names)
         here, there = (
-            from_capture(replace(request, base=None, raw={**request.raw, "step": step}, shown=shown), capture)
+            from_capture(msgspec.structs.replace(request, base=None, raw={**request.raw, "step": step}, shown=shown), capture)
             for step, shown, capture in zip((steps.here, steps.base), (request.recording, other), both, strict=True)
         )
     else:
-        here = collect(replace(request, base=None), source)
-        there = collect(replace(request, base=None, shown=other, run=other.run, other=()), base.source)
+        here = collect(msgspec.structs.replace(request, base=None), source)
+        there = collect(msgspec.structs.replace(request, base=None, shown=other, run=other.run, other=()), base.source)
     change = _change(request, source)
 
     def make() -> Report | Missing:
@@ -475,7 +472,7 @@ def _from_base_to_shown(request: AnalysisRequest, source: RecordingSource) -> In
     """
     named = OtherNames.of(request.raw) != OtherNames()
     raw = {**request.raw, **({} if named else (request.base or OtherNames()).fields)}
-    asked = replace(request, raw={k: v for k, v in raw.items() if v}, base=None)
+    asked = msgspec.structs.replace(request, raw={k: v for k, v in raw.items() if v}, base=None)
     try:
         shown, base, fields = source.pair(asked)
     except Unavailable:

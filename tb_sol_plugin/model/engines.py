@@ -6,9 +6,10 @@ The patterns are data: one row per engine and spelling. Groups of a pattern are 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+from msgspec import Struct
 
 PREFILL: Final = "prefill"
 DECODE: Final = "decode"
@@ -18,8 +19,7 @@ OTHER: Final = "other"
 UNKNOWN: Final = -1
 
 
-@dataclass(frozen=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """One spelling of an iteration's annotation. witness: an annotation as that engine wrote it."""
 
     engine: str
@@ -48,8 +48,7 @@ _KEYS: Final = re.compile(r"sk(\d{1,15})(?:$|s)")
 _PAIR: Final = re.compile(r"(\w{1,20})=(\d{1,15})(?!\w)")
 
 
-@dataclass(frozen=True)
-class Iteration:
+class Iteration(Struct, frozen=True):
     """What an annotation says of one iteration; UNKNOWN (-1) where it does not.
 
     batch: what a captured graph is chosen by: requests of a decode step, tokens of any other. key_tokens: lengths of the keys that its

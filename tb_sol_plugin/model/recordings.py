@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
@@ -43,8 +44,7 @@ class Recording(msgspec.Struct, frozen=True):
     captures: tuple[Recording, ...] = ()
 
 
-@dataclass(frozen=True)
-class OtherNames:
+class OtherNames(Struct, frozen=True):
     """Names of the other one of two recordings as a reader gives them; "" is left open."""
 
     run: str = ""

@@ -13,11 +13,12 @@ import pkgutil
 import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.errors import NotFound
@@ -87,8 +88,7 @@ class Reduction(Generic[Q, P]):
         return msgspec.msgpack.Decoder(self.kind).decode
 
 
-@dataclass(frozen=True)
-class Analysis:
+class Analysis(Struct, frozen=True):
     """What the registry knows of an analysis.
 
     function: takes what `TAKES` says of its scope. group: heading in the page list. order: place in its group. requirements: what a
@@ -111,7 +111,7 @@ class Analysis:
     help: str = ""
     requirements: tuple[Requirement, ...] = ()
     counted: Callable[[Capture], bool] | None = None
-    tables: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
+    tables: Mapping[str, tuple[Column, ...]] = msgspec.field(default_factory=dict)
     facts: tuple[Fact, ...] = ()
     count: Callable[[Capture], int] | None = None
     under: str = ""

@@ -13,12 +13,12 @@ import re
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.errors import BadQuery
@@ -47,16 +47,14 @@ MOST_VALUES: Final = 200
 """Distinct values of a column that a reader is offered to filter by."""
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """Numbers that pass: above `above` and below `below`, None for no bound; an unknown number never passes."""
 
     above: float | None = None
     below: float | None = None
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """Which rows, in which order. keep: texts of values by column; none for a column: all. picked: row keys; None: all.
 
     base, toggled: of a tree without filters, what is open: `d` its heaviest branches, `a` all, `n` none; rows of these ids the other way.

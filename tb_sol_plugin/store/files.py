@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from msgspec import Struct
+
 from tb_sol_plugin import format as F
 from tb_sol_plugin.store.names import Root
 
@@ -19,8 +21,7 @@ HEAD = 65_536
 """Bytes (unpacked) that tell which kind a file is."""
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A file found below a root. `file` is relative to the root, with `/`; `path` opens."""
 
     file: str

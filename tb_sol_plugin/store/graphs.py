@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec import Struct
 
 from tb_sol_plugin.errors import NotFound, SolError, StillLoading
 from tb_sol_plugin.model.recordings import GRAPH_CAPTURE, GRAPH_DETAILS, Recording
@@ -75,8 +75,7 @@ def _folder(file: str) -> str:
 # -- what they tell --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class JoinedFiles:
+class JoinedFiles(Struct, frozen=True):
     """Where a trace whose graph launches have names is kept: as an entry of the cache of its own, under both fingerprints."""
 
     cache: Cache

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from tb_sol_plugin import format as F
 from tb_sol_plugin.errors import SolError, StillLoading
@@ -31,8 +32,7 @@ APART_NS: Final = 60 * 10**9
 _AFTER: Final = re.compile(r"[^A-Za-z0-9]")
 
 
-@dataclass(frozen=True)
-class Index:
+class Index(Struct, frozen=True):
     """Of the recordings of one run: names of workers that could bear memory; recordings of memory by kind, by rank, by bearer."""
 
     bearers: frozenset[str]

@@ -6,8 +6,9 @@ import difflib
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from tb_sol_plugin import format as F
 from tb_sol_plugin import redact
@@ -122,8 +123,7 @@ IN_PROCESS: Final = "memory://"
 """A file system that lives in this process: no other one can read its files."""
 
 
-@dataclass(frozen=True)
-class Root:
+class Root(Struct, frozen=True):
     """A place to scan. `name` prefixes its runs ("" for a single logdir); `url` is a local path or an fsspec URL."""
 
     name: str

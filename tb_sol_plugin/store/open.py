@@ -6,11 +6,12 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tb_sol_plugin import redact
 from tb_sol_plugin.cached import cached_property
@@ -245,8 +246,7 @@ def _run(
     return Run(name, recordings, LocalSource(recordings, every, options, book, tuple(nearby), root))
 
 
-@dataclass(frozen=True)
-class LocalSource:
+class LocalSource(Struct, frozen=True, dict=True):
     """Opens and reduces recordings in this process, one after the other; nothing is ever waiting, and what is on disk is not made anew.
 
     recordings: of the run. every_run: all runs of the place, by name. nearby: recordings among which what is attached to a trace is found,

@@ -7,15 +7,16 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
+
+from msgspec import Struct
+from msgspec import field as struct_field
 
 GB = 1_000_000_000
 
 
-@dataclass(frozen=True)
-class StoreOptions:
+class StoreOptions(Struct, frozen=True):
     """Limits of the store. Zero means "no limit" for seconds and bytes.
 
     cache_dir: None for the user's cache directory, "" for no cache at all. cache_bytes: size at which old entries go.
@@ -27,14 +28,14 @@ class StoreOptions:
 
     cache_dir: str | None = None
     cache_bytes: int = 20 * GB
-    workers: int = field(default_factory=lambda: min(2, os.cpu_count() or 1))
+    workers: int = struct_field(default_factory=lambda: min(2, os.cpu_count() or 1))
     worker_bytes: int = 0
     load_seconds: float = 3600.0
     open_bytes: int = 4 * GB
     scan_seconds: float = 20.0
     scan_files: int = 500_000
     fresh_seconds: float = 10.0
-    fs_options: Mapping[str, object] = field(default_factory=dict)
+    fs_options: Mapping[str, object] = struct_field(default_factory=dict)
     device: str = ""
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from tb_sol_plugin.errors import BadQuery, NotFound, Unavailable
 from tb_sol_plugin.model.recordings import OtherNames, Recording, natural
@@ -20,8 +21,7 @@ SAME_WORKER: Final = "the same worker of another run"
 RECORD: Final = "let several ranks record, or put a second run into the logdir"
 
 
-@dataclass(frozen=True)
-class Paired:
+class Paired(Struct, frozen=True):
     """Two recordings to compare. names: what tells them apart, as short as may be. chosen: how the other one was found, "" where
     the reader named it. fields: how the query fields of the other one stand.
     """

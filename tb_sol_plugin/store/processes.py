@@ -26,6 +26,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
+from msgspec import Struct
+from msgspec import field as struct_field
+
 from tb_sol_plugin.errors import WorkerKilled
 from tb_sol_plugin.process import claim, give_back, import_libraries, keep_loaded, make_room
 from tb_sol_plugin.units import human
@@ -321,8 +324,7 @@ class Canceled(Exception):
     """Raised inside a read that nobody waits for any more."""
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(Struct, frozen=True):
     """One file to read. progress: a small file the state is written to; removing it cancels. cache: None keeps nothing.
 
     returned: events up to which a capture that was kept is returned, too, for who wants it in the same process.
@@ -334,7 +336,7 @@ class Task:
     cache: Path | None
     cache_bytes: int
     progress: str = ""
-    fs_options: Mapping[str, object] = field(default_factory=dict)
+    fs_options: Mapping[str, object] = struct_field(default_factory=dict)
     returned: int = 0
 
 

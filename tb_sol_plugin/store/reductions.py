@@ -12,12 +12,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from tb_sol_plugin.devices.spec import EMPTY, DeviceBook
 from tb_sol_plugin.errors import BadInput, SolError, StillLoading, WorkerKilled
@@ -42,8 +42,7 @@ FOLDER: Final = "parts"
 JOBS: Final = "jobs"
 
 
-@dataclass(frozen=True)
-class WantedReduction:
+class WantedReduction(Struct, frozen=True):
     """A reduction to make of one recording. attached: recordings whose tables are joined to it before, or may be: all of its run.
 
     key: the name under which the reduction is kept; changes with the files, the reducer and the device files.

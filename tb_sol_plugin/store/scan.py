@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from tb_sol_plugin import redact
 from tb_sol_plugin.devices.places import NAMES as DEVICE_FILES
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from tb_sol_plugin.ingest import Classification
 
 
-@dataclass(frozen=True)
-class Rejected:
+class Rejected(Struct, frozen=True):
     """A file that was looked into and not taken, and why."""
 
     file: str
@@ -32,8 +31,7 @@ class Rejected:
     note: str
 
 
-@dataclass(frozen=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """The outcome of one scan. `runs` holds recordings by run name, both in natural order.
 
     captures: files about graph captures that lie beside traces. files counts everything met, unrelated the files whose name said enough
@@ -41,7 +39,7 @@ class Listing:
     stopped says why the scan ended early, errors what could not be listed.
     """
 
-    runs: Mapping[str, tuple[Recording, ...]] = field(default_factory=dict)
+    runs: Mapping[str, tuple[Recording, ...]] = msgspec.field(default_factory=dict)
     captures: tuple[Recording, ...] = ()
     rejected: tuple[Rejected, ...] = ()
     files: int = 0

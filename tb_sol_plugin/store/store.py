@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from tb_sol_plugin.errors import NotFound, StillLoading
 from tb_sol_plugin.model.recordings import OtherNames, Recording

@@ -25,7 +25,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.process import is_ours
+from tb_sol_plugin.process import is_ours, without
 
 log = logging.getLogger(__name__)
 
@@ -139,23 +139,8 @@ def import_numba() -> None:
     if not is_ours():
         importlib.import_module("numba")
         return
-    finder = _Hidden(("scipy",) if os.path.isfile(SETTINGS) else ("scipy", "yaml"))
-    sys.meta_path.insert(0, finder)
-    try:
+    with without("scipy") if os.path.isfile(SETTINGS) else without("scipy", "yaml"):
         importlib.import_module("numba")
-    finally:
-        sys.meta_path.remove(finder)
-
-
-class _Hidden:
-    """Finds that packages are not there, for the thread that made it."""
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self._names, self._thread = names, threading.get_ident()
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        if name in self._names and threading.get_ident() == self._thread:
-            raise ModuleNotFoundError(f"{name} is left out", name=name)
 
 
 @cache

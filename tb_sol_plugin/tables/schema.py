@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from tb_sol_plugin.cached import cached_property
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(Struct, frozen=True):
     """A column: numpy dtype name, or "category" for dictionary-encoded strings; unit; one sentence."""
 
     dtype: str
@@ -21,8 +20,7 @@ class Field:
     doc: str = ""
 
 
-@dataclass(frozen=True)
-class Schema:
+class Schema(Struct, frozen=True, dict=True):
     """A table's declaration. `row` says what one row is."""
 
     name: str

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
 import pandas as pd
+from msgspec import Struct
 
 
 class Table(pd.DataFrame):
@@ -55,8 +55,7 @@ def as_table(frame: pd.DataFrame) -> Table:
     return made
 
 
-@dataclass(frozen=True)
-class StoredTable:
+class StoredTable(Struct, frozen=True):
     """A table on disk. read: makes all of it; column: one of its columns alone; numbers: those of one, of texts their codes alone."""
 
     rows: int

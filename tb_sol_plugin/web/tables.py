@@ -10,9 +10,10 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 from werkzeug.datastructures import MultiDict
 
 from tb_sol_plugin.errors import BadQuery

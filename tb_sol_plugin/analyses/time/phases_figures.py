@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
+from msgspec.structs import replace
 
 from tb_sol_plugin.metrics.time.breakdown import layers
 from tb_sol_plugin.metrics.time.scope import Scope, is_capture

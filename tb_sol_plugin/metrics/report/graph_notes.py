@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from tb_sol_plugin.metrics.time.scope import engine_of
 from tb_sol_plugin.model import schemas as S
@@ -29,8 +29,7 @@ COLUMNS: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """How to record the capture of an engine's graphs. engine: as it is called in the steps. eager: how to run it without graphs."""
 
     engine: str

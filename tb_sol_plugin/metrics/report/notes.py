@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.report.graph_notes import advice_for
@@ -26,8 +26,7 @@ WHOLE: Final = 0.95
 """Part of the device's own work with a model from which a trace should explain all that was counted."""
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     """Matrix FLOP of the matched steps of a selection: explained by the trace itself, counted by the SOL capture, recomputed work left out.
 
     taken: of the counted, the work of calls of unnamed time. steps: matched steps; iterations: those whose work they do.

@@ -6,11 +6,11 @@ Sums are plain sums of durations unless a name says `union`. Rows are row number
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.model import schemas as S
@@ -28,8 +28,7 @@ BEFORE = "(launched before the window)"
 NO_RECORD = "(no launch record)"
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(Struct, frozen=True):
     """Columns of the host table as arrays; `stop` is start + duration in ns.
 
     Rows from the capture of a graph, which take no time below its launch, stop a nanosecond after it starts: what is launched there lies in
@@ -147,8 +146,7 @@ def launching_calls(capture: Capture) -> Ints:
     return memo(capture, ("attribution.launching_calls",), make)
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """Per device row: the launching call's host row (-1 none) and the moment the call starts (ns; 0 where there is none).
 
     Of what a graph replayed, where its capture is known: the row around the captured launch, below the call that launched the graph.

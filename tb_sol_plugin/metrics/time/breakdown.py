@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from msgspec import Struct
 
 from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics import memo
@@ -73,8 +73,7 @@ def linked(capture: Capture) -> Mask:
     return np.asarray((link == S.BY_CORRELATION) | (link == S.BY_FLOW), np.bool_)
 
 
-@dataclass(frozen=True)
-class Layers:
+class Layers(Struct, frozen=True, dict=True):
     """The union of intervals of each class. They overlap; `exclusive` takes them apart in this order."""
 
     computation: iv.Spans
@@ -310,8 +309,7 @@ LAUNCHING: Final = re.compile(r"Launch|MemcpyAsync|MemsetAsync|memcpyAsync|memse
 """Calls that hand work to the device. In a gap they count as preparation, unless one of them alone takes longer than `LAUNCH_NS`."""
 
 
-@dataclass(frozen=True)
-class Waits:
+class Waits(Struct, frozen=True):
     """Clean sets of intervals that exclude each other."""
 
     launch: iv.Spans

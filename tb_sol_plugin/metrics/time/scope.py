@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics import memo
@@ -119,8 +120,7 @@ def evaluating_steps(capture: Capture) -> Mask:
     return np.isin(capture.steps["number"].to_numpy(), numbers)
 
 
-@dataclass(frozen=True)
-class StepTime:
+class StepTime(Struct, frozen=True):
     """Lengths of the iterations that were not sampled, but do the same work as the sampled ones.
 
     median_ns: of their host time; device_ns: of their device time, NaN where it was not measured. count: how many there are.
@@ -197,8 +197,7 @@ def _step_time(capture: Capture, rows: tuple[int, ...]) -> StepTime | None:
     return StepTime(mean[0], mean[1], count, mean[2], mean[3], tuple(median))
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """A selection of steps, resolved against one capture.
 
     device: per device row, whether its launch starts in a selected step; all rows for the whole recording, so work launched

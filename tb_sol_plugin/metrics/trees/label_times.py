@@ -6,11 +6,10 @@ last work of a range, so idle time in between is in them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from msgspec import Struct
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time.scope import Scope, on_cpu, unsampled_alike
@@ -109,8 +108,7 @@ def phase_self_ns(capture: Capture, part: Scope) -> Floats:
     return np.where(out >= 0, out, np.nan)
 
 
-@dataclass(frozen=True)
-class Usual:
+class Usual(Struct, frozen=True):
     """Per node of the phase tree its time in one iteration in which nothing was counted, NaN where it is not known."""
 
     host_ns: Floats

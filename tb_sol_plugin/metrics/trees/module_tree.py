@@ -8,12 +8,12 @@ Nodes stand in preorder, children by the time of their first call; `end` is one 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from msgspec import Struct
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time import attribution as at
@@ -60,8 +60,7 @@ def phase_parts(name: str) -> list[str]:
     return parts if all(parts) else [plain]
 
 
-@dataclass(frozen=True)
-class ModuleTree:
+class ModuleTree(Struct, frozen=True):
     """The tree of modules over the whole recording, in preorder.
 
     node: node per host row, -1 outside every module call's own row. name, class_name, parent, end, depth: per node.

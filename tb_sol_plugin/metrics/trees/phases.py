@@ -8,12 +8,12 @@ was open at that moment on the thread that issued the backward pass owns it; suc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from msgspec import Struct
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time import attribution as at
@@ -34,8 +34,7 @@ LONGEST: Final = 2_048
 STEP: Final = "ProfilerStep"
 
 
-@dataclass(frozen=True)
-class PhaseTree:
+class PhaseTree(Struct, frozen=True):
     """The tree of phases over the whole recording, in preorder.
 
     node: node per host row that is a user range, -1 for others. path, name, parent, depth, end: per node, in preorder.
@@ -157,8 +156,7 @@ def _ordered(capture: Capture, rows: npt.NDArray[np.intp], node: npt.NDArray[np.
     return PhaseTree(of_host, path, [nodes.name[i] for i in order], parent, depth, end)
 
 
-@dataclass(frozen=True)
-class Owners:
+class Owners(Struct, frozen=True):
     """The phase of every device row.
 
     node: phase node per device row, -1 outside every phase. by_time: found by time on the issuing thread.
@@ -300,8 +298,7 @@ def _device(capture: Capture, part: Scope, tree: PhaseTree, owners: Owners) -> d
     }
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(Struct, frozen=True):
     """One part of an average step on the host: a top phase below the step, in order of time."""
 
     name: str

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from msgspec import Struct
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time.scope import Scope
@@ -23,8 +23,7 @@ SEPARATOR: Final = "/"
 OUTSIDE: Final = "(outside every scope)"
 
 
-@dataclass(frozen=True)
-class ScopeTree:
+class ScopeTree(Struct, frozen=True):
     """One entry per row of `labels`, a parent before what is inside it.
 
     path: names from the outermost scope down, made unique. parent: -1 at a root.
@@ -59,8 +58,7 @@ def innermost(table: pd.DataFrame) -> Nodes:
     return np.maximum(np.maximum(module, phase), function)
 
 
-@dataclass(frozen=True)
-class ScopeWork:
+class ScopeWork(Struct, frozen=True):
     """Work and time per scope of a profile.
 
     own, inclusive: per scope sums of `work.sums.VALUES` and launches, device_sum_ns (kernels and copies), copies_ns, copies.

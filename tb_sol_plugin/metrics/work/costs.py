@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from msgspec import Struct
 
 from tb_sol_plugin import cost
 from tb_sol_plugin.cost import Cost, Inputs, Kind
@@ -35,8 +35,7 @@ _OPAQUE = {size: f"opaque{8 * size}" for size in (1, 2, 4, 8, 16)}
 _WORDS = (("c10::BFloat16", "bf16"), ("__nv_bfloat16", "bf16"), ("c10::Half", "fp16"), ("double", "fp64"), ("float", "fp32"))
 
 
-@dataclass(frozen=True)
-class Costs:
+class Costs(Struct, frozen=True):
     """The costs of all operator calls, one per distinct signature.
 
     costs: one per distinct signature that has a usable model. of_host: index into it per host row, -1 none.

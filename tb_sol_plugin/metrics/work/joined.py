@@ -13,12 +13,12 @@ nothing changes, and the rests of a step are never more than what is missing in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from msgspec import Struct
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time import attribution as at
@@ -67,8 +67,7 @@ class Step(NamedTuple):
         return self.counted - known if known < EXPLAINED * self.counted else 0.0
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(Struct, frozen=True):
     """The steps of a trace that were matched with counted iterations.
 
     steps: those of the trace with an iteration of the same work. placed: FLOP given to unnamed device time, over all steps.

@@ -7,12 +7,12 @@ roofline. Calls without a host row (work launched before the window and known by
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from msgspec import Struct
 
 from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.cost.roofline import TOLERATED, ratio
@@ -54,8 +54,7 @@ FLAGGED: Final = "above the limit: data that stayed in cache, an algorithm with 
 RATIOS: Final = ("wasted_ns", "efficiency", "bound", "flags", "recompute_share")
 
 
-@dataclass(frozen=True)
-class Calls:
+class Calls(Struct, frozen=True, dict=True):
     """The calls of one selection. host: their host rows, -1 where none. rows: their rows in `done.ops`. values: one array per VALUES."""
 
     host: npt.NDArray[np.int32]
@@ -230,8 +229,7 @@ def marks_of(efficiency: Sequence[object], flags: Sequence[object], share: Seque
 # twice the forward for it, HFU the five products that ran.
 
 
-@dataclass(frozen=True)
-class Utilization:
+class Utilization(Struct, frozen=True):
     """How much of a device's peak a stretch of time used.
 
     mfu, hfu, bandwidth_utilisation: ratios, None where the peak, the work or the time is unknown.
@@ -329,8 +327,7 @@ Nodes = npt.NDArray[np.int32]
 NO_PHASE: Final = "(no phase)"
 
 
-@dataclass(frozen=True)
-class PhaseWork:
+class PhaseWork(Struct, frozen=True, dict=True):
     """Work of operator calls per node of the phase tree.
 
     node: per call its phase node, -1 outside every phase. own, inside: sums of VALUES per node, and `ops`, calls with a limit; alone and

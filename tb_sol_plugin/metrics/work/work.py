@@ -8,13 +8,14 @@ capture are those of its ledger (`work.counted`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.cost import Cost, roofline
@@ -39,8 +40,7 @@ from tb_sol_plugin.tables.table import as_table
 NOTHING: Final = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Struct, frozen=True, dict=True):
     """The operator calls that own work, compared with their limits.
 
     ops: one row per operator call that owns work, by host row. NaN is unknown, -1 a row that is not there.

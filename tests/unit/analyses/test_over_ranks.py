@@ -68,7 +68,7 @@ def test_the_key_changes_with_version_and_layout(monkeypatch: pytest.MonkeyPatch
 def _with(item: registry_module.Analysis, **changes: object) -> registry_module.Analysis:
     import dataclasses
 
-    return dataclasses.replace(item, reduce=dataclasses.replace(item.reduction, **changes))  # type: ignore[arg-type]
+    return msgspec.structs.replace(item, reduce=dataclasses.replace(item.reduction, **changes))  # type: ignore[arg-type]
 
 
 def test_a_reducer_can_be_sent_to_another_process(tmp_path: Path) -> None:

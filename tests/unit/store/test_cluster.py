@@ -9,11 +9,11 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tb_sol_plugin.cli import main
 from tb_sol_plugin.errors import BadInput, BadQuery

@@ -11,12 +11,12 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import fsspec
 import pandas as pd
 import pytest
+from msgspec.structs import replace
 
 from tb_sol_plugin import ingest
 from tb_sol_plugin.errors import BadInput, NotFound, StillLoading, WorkerKilled

@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -195,7 +196,7 @@ def test_findings_of_other_rules_are_replayed(two_steps: Capture) -> None:
     # of an operator call that owns the kernel half of its time is half of the kernel's
     owner = np.full(len(two_steps.device), -1, np.int32)
     owner[kernel] = 0
-    owned = replace(fall, work=replace(fall.work, owner=owner, ops=fall.work.ops.copy()))
+    owned = replace(fall, work=msgspec.structs.replace(fall.work, owner=owner, ops=fall.work.ops.copy()))
     call = Finding(evidence="", saving=25_000, rows=np.array([0]), claimed=np.array([50_000.0]))
     assert [f.saving for f in replayed(two_steps, part, owned, [call]).found] == [25_000]
 

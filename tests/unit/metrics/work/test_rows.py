@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -11,6 +10,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
+from msgspec.structs import replace
 
 from tb_sol_plugin.devices.catalog import table
 from tb_sol_plugin.ingest import read
