@@ -7,7 +7,7 @@ sizes, and the time is alike, such a kernel did the same work. It becomes a call
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ import pandas as pd
 
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables.arrays import Ints, codes, factorize
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, codes, factorize, medians, ranges, stable_order
 
 CLOSE: Final = 1.25
 """Largest ratio of times between such a kernel and the median of its likes, where these differ in their work."""
@@ -52,66 +52,106 @@ def with_inferred(capture: Capture, ops: pd.DataFrame, owner: npt.NDArray[np.int
     like, _ = factorize([column[both] for column in shape])
     likes = _likes(ops, op_of_kernel, rank, events, like[: len(known)], duration[known])
     found = _matches(likes, like[len(known) :], duration[lost])
-    first, number = _calls(device, lost[found["row"]], found["rank"].to_numpy(), found["events"].to_numpy())
+    rows = lost[found.row]
+    first, number = _calls(device, rows, likes.rank[found.like], likes.events[found.like])
     if not len(first):
         return ops, owner
-    rows = lost[found["row"]]
     use = number >= 0
     total = np.bincount(number[use], duration[rows[use]], minlength=len(first)).astype(np.int64)
-    added = _frame(ops, found.iloc[first], total, device["step"].to_numpy()[rows[first]])
+    added = _frame(ops, likes.op, found.at(first), total, device["step"].to_numpy()[rows[first]])
     out = owner.copy()
     out[rows[use]] = len(ops) + number[use]
     return stacked(ops, added), out
 
 
-def _likes(ops: pd.DataFrame, op_of_kernel: Ints, rank: Ints, events: Ints, like: Ints, duration: Ints) -> pd.DataFrame:
-    """Returns one row per likeness and signature of a call.
+class _Likes(NamedTuple):
+    """Kinds of recorded kernels: likeness, place in the call, kernels of the call, and its signature. op: one such call. usual: ns."""
 
-    Columns: like, op (an example), rank, events, name, shapes, dtype, kind, work, usual (ns).
+    like: Ints
+    rank: Ints
+    events: Ints
+    op: Ints
+    usual: Floats
+    text: dict[str, Ints]
+    """Codes of what the calls have in common."""
+    work: dict[str, Floats]
+
+
+class _Found(NamedTuple):
+    """What explains kernels without a call. row: position among these, ascending. name, other_name: codes, of calls that all may be it."""
+
+    row: Ints
+    like: Ints
+    """Position of the kind among the likes."""
+    name: Ints
+    other_name: Ints
+    several_shapes: Mask
+
+    def at(self, places: npt.NDArray[np.intp]) -> _Found:
+        """Returns some of them."""
+        return _Found(self.row[places], self.like[places], self.name[places], self.other_name[places], self.several_shapes[places])
+
+
+def _likes(ops: pd.DataFrame, op_of_kernel: Ints, rank: Ints, events: Ints, like: Ints, duration: Ints) -> _Likes:
+    """Returns the kinds of recorded kernels, in order of first appearance."""
+    text = {name: codes(ops[name])[op_of_kernel] for name in ("name", "shapes_json", "dtype", "kind", "direction")}
+    group, first = factorize([like, rank, events, *text.values()])
+    op = op_of_kernel[first]
+    work = {name: ops[name].to_numpy(dtype=np.float64)[op] for name in WORK}
+    usual = medians(group, duration, len(first))
+    return _Likes(like[first], rank[first], events[first], op, usual, {name: code[first] for name, code in text.items()}, work)
+
+
+def _matches(likes: _Likes, wanted: Ints, time: Ints) -> _Found:
+    """Returns what explains lost kernels, where one kind of work does. wanted, time: per lost kernel, its likeness and ns."""
+    order = stable_order(likes.like)
+    begins, ends = (np.searchsorted(likes.like[order], wanted, side) for side in ("left", "right"))
+    row, like = np.repeat(np.arange(len(wanted)), ends - begins), order[ranges(begins, ends - begins)]
+    took, usual = time[row].astype(np.float64), likes.usual[like]
+    near = (took <= CLOSE * usual) & (usual <= CLOSE * took)
+    close = _one_work(likes, row[near], like[near])
+    left = np.ones(len(wanted), bool)
+    left[close.row] = False
+    loose = _one_work(likes, row[left[row]], like[left[row]])
+    took, usual = time[loose.row].astype(np.float64), likes.usual[loose.like]
+    near = (took <= ALIKE * usual) & (usual <= ALIKE * took)
+    both = _Found(*(np.concatenate(columns) for columns in zip(close, loose.at(np.flatnonzero(near)), strict=True)))
+    return both.at(stable_order(both.row))
+
+
+def _one_work(likes: _Likes, row: Ints, like: Ints) -> _Found:
+    """Returns the kind with the least bytes per kernel whose kinds agree in type, direction, place in the call and work.
+
+    row, like: pairs of a kernel, ascending, and a kind.
     """
-    text = ("name", "shapes_json", "dtype", "kind", "direction")
-    frame = pd.DataFrame({"like": like, "rank": rank, "events": events, "usual": duration.astype(np.float64), "op": op_of_kernel})
-    frame = frame.assign(**{c: codes(ops[c])[op_of_kernel] for c in text})
-    keys = ["like", "rank", "events", *text]
-    out = frame.groupby(keys, sort=False).agg(usual=("usual", "median"), op=("op", "first"), count=("op", "size")).reset_index()
-    return out.assign(**{c: ops[c].to_numpy(dtype=np.float64)[out["op"].to_numpy()] for c in WORK})
+    fresh = np.flatnonzero(np.diff(row, prepend=-1))
+    size = np.diff(np.append(fresh, len(row)))
+
+    def ends(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """The least and the largest value per kernel, of those that are known."""
+        return np.fmin.reduceat(values[like], fresh), np.fmax.reduceat(values[like], fresh)
+
+    if not len(fresh):
+        return _Found(row, like, row, row, np.zeros(0, bool))
+    same = np.ones(len(fresh), bool)
+    for column in (likes.rank, likes.events, likes.text["dtype"], likes.text["kind"], likes.text["direction"]):
+        low, high = ends(column)
+        same &= low == high
+    for work in likes.work.values():
+        low, high = ends(work)
+        some = np.add.reduceat(~np.isnan(work[like]), fresh, dtype=np.int64)
+        same &= (some == 0) | ((some == size) & (high - low <= SAME_WORK * high))
+    few, most = ends(likes.text["shapes_json"])
+    name, other = ends(likes.text["name"])
+    best = np.lexsort((likes.work["bytes"][like], row))[fresh][same]
+    return _Found(row[best], like[best], name[same], other[same], (few != most)[same])
 
 
-def _matches(likes: pd.DataFrame, wanted: Ints, time: Ints) -> pd.DataFrame:
-    """Returns one row per lost kernel that one kind of work explains.
-
-    Columns: row (position in `wanted`), op, rank, events, names (codes), several_shapes.
-    """
-    lost = pd.DataFrame({"row": np.arange(len(wanted)), "like": wanted, "time": time.astype(np.float64)})
-    pairs = lost.merge(likes, on="like")
-    close = _one_work(pairs[(pairs["time"] <= CLOSE * pairs["usual"]) & (pairs["usual"] <= CLOSE * pairs["time"])])
-    loose = _one_work(pairs[~np.isin(pairs["row"].to_numpy(), close["row"].to_numpy())])
-    loose = loose[(loose["time"] <= ALIKE * loose["usual"]) & (loose["usual"] <= ALIKE * loose["time"])]
-    return pd.concat([close, loose]).sort_values("row", kind="stable").reset_index(drop=True)
-
-
-def _one_work(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Returns one pair per kernel whose pairs agree in kind, type, direction, place in the call and work: the one with the least bytes."""
-    by = pairs.groupby("row", sort=False)
-    same = np.ones(len(pairs), bool)
-    for column in ("rank", "events", "dtype", "kind", "direction"):
-        same &= (by[column].transform("min") == by[column].transform("max")).to_numpy()
-    for column in WORK:
-        high, low = by[column].transform("max"), by[column].transform("min")
-        some = by[column].transform("count").to_numpy()
-        same &= (some == 0) | ((some == by["row"].transform("size").to_numpy()) & (high - low <= SAME_WORK * high).to_numpy())
-    several = (by["shapes_json"].transform("min") != by["shapes_json"].transform("max")).to_numpy()
-    low, high = by["name"].transform("min"), by["name"].transform("max")
-    pairs = pairs.assign(several_shapes=several, name=low, other_name=high)[same]
-    return pairs.sort_values(["row", "bytes"], kind="stable").drop_duplicates("row")
-
-
-def _frame(ops: pd.DataFrame, found: pd.DataFrame, total: Ints, step: npt.NDArray[np.integer]) -> pd.DataFrame:
+def _frame(ops: pd.DataFrame, op: Ints, found: _Found, total: Ints, step: npt.NDArray[np.integer]) -> pd.DataFrame:
     names = np.array(ops["name"].cat.categories.astype(str), object)
-    one, other = names[found["name"].to_numpy()], names[found["other_name"].to_numpy()]
-    several = found["several_shapes"].to_numpy()
-    added = ops.iloc[found["op"].to_numpy()].reset_index(drop=True)
-    shapes, text = (np.where(several, "", added[c].astype(object).to_numpy()) for c in ("shapes", "shapes_json"))
+    one, other = names[found.name], names[found.other_name]
+    added = ops.iloc[op[found.like]].reset_index(drop=True)
+    shapes, text = (np.where(found.several_shapes, "", added[c].astype(object).to_numpy()) for c in ("shapes", "shapes_json"))
     return added.assign(
         name=np.where(one == other, one, one + " or " + other), shapes=shapes, shapes_json=text, layer="", host=-1, module=-1,
         annotation=-1, measured_ns=total, device_sum_ns=total, step=step, estimated=True, reason=REASON, inferred=True, recompute=False,

@@ -10,9 +10,11 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 from flask.testing import FlaskClient
 
+from tb_sol_plugin.model import registry as registry_module
 from tb_sol_plugin.model.registry import get, registry
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
@@ -156,7 +158,7 @@ def test_an_analysis_that_fails_is_an_id_logged_once(
     def broken(*_: object) -> None:
         raise RuntimeError("token=hf_abcdefghijklmnop at /home/joe/x.py")
 
-    monkeypatch.setitem(get("health").__dict__, "function", broken)
+    monkeypatch.setitem(registry_module._FOUND, "health", msgspec.structs.replace(get("health"), function=broken))
     caplog.set_level(logging.ERROR)
     # WHEN it is asked for twice THEN 500 with the same id, one log entry without the secret, and the other analyses answer
     replies = [client.get("/api/v1/analysis/health", query_string={"run": "job", **READY}) for _ in range(2)]
