@@ -135,7 +135,7 @@ def _grouped(capture: Capture, found: pd.DataFrame, by: str) -> dict[str, npt.ND
 
 
 def _outliers(capture: Capture, found: pd.DataFrame) -> dict[str, object]:
-    code = arrays.codes(capture.host["name"])[found["call"].to_numpy()]
+    code = arrays.coded(capture.host["name"]).codes[found["call"].to_numpy()]
     place, distinct = pd.factorize(code)
     length = found["call_ns"].to_numpy()
     times = length / np.maximum(arrays.medians(place, length, len(distinct))[place], 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -190,24 +190,44 @@ def _by_operator(capture: Capture, device: Device, window: tuple[int, int] | Non
     return as_table(pd.DataFrame({"name": texts, **{name: columns[name][order] for name in numbers}}, copy=False))
 
 
-class _Operators:
-    """The operators of a recording as a tree of their own, and where some events stand in it: most of the host's rows are others.
+class _Tree(NamedTuple):
+    """The operators of a recording as a tree of their own: most of the host's rows are others.
 
-    rows: host rows, ascending. name: code of the name per operator. place: the innermost operator around each event, -1 none.
+    place: of each host row, and -1 for row -1. name: code of each one's name. above: the one around it, -1 none. end: after those inside.
+    """
+
+    place: Rows
+    name: Rows
+    above: Rows
+    end: Rows
+
+
+def _tree(capture: Capture) -> _Tree:
+    def make() -> _Tree:
+        h, rows = at.host(capture), at.of_kind(capture, S.OPERATOR)
+        place = np.full(len(h.start) + 1, -1, np.int32)  # the last for none
+        place[rows] = np.arange(len(rows), dtype=np.int32)
+        name = arrays.coded(capture.host["name"]).codes[rows].astype(np.int32)
+        above = place[at.nearest(capture, S.OPERATOR, rows, strict=True)]
+        return _Tree(place, name, above, np.cumsum(at.is_of_kind(capture, S.OPERATOR), dtype=np.int32)[h.end[rows] - 1])
+
+    return memo(capture, ("memory.operator_tree",), make)
+
+
+class _Operators:
+    """Where some events stand among the operators of a recording.
+
+    rows: host rows of these, ascending. name: code of the name per operator. place: the innermost operator around each event, -1 none.
     """
 
     def __init__(self, capture: Capture, row: Rows, time: Ints) -> None:
-        h, self.rows = at.host(capture), at.of_kind(capture, S.OPERATOR)
-        place = np.full(len(h.start) + 1, -1, np.int32)  # the last for none
-        place[self.rows] = np.arange(len(self.rows), dtype=np.int32)
-        self.name = arrays.codes(capture.host["name"])[self.rows]
-        self.place, self._time, self._stop = place[row], time, h.stop[self.rows]
-        self._above = place[at.nearest(capture, S.OPERATOR, self.rows, strict=True)]
-        self._end = np.cumsum(at.is_of_kind(capture, S.OPERATOR))[h.end[self.rows] - 1].astype(np.int32)
+        self._tree = _tree(capture)
+        self.rows, self.name, self.place = at.of_kind(capture, S.OPERATOR), self._tree.name, self._tree.place[row]
+        self._time, self._stop = time, at.host(capture).stop[self.rows]
 
     def sums(self, values: Ints, names: int) -> Ints:
         """Returns the sum per name over the events inside its calls, each once."""
-        found = tree.sum_to_ancestors(self.place, self._time, values, self._above, self._stop, self._end, self.name.astype(np.int32))
+        found = tree.sum_to_ancestors(self.place, self._time, values, self._tree.above, self._stop, self._tree.end, self.name)
         return np.pad(found, (0, names - len(found)))
 
 
