@@ -137,11 +137,12 @@ class Distinct(ColumnValues):
 class Spelled(ColumnValues):
     """Texts of `size` rows that a function makes of their places: those of a page alone, all only where they are searched or ordered.
 
-    spell: returns them as a list or dictionary-encoded.
+    spell: returns them as a list or dictionary-encoded. different: how many of them are different, where that is known.
     """
 
     size: int
     spell: Spell
+    different: int | None = None
 
     def __len__(self) -> int:
         return self.size
@@ -188,11 +189,11 @@ def columned(values: Sequence[Scalar]) -> Values:
     return Numbers(np.array(filled, dtype=np.int64) if kinds == {int} else np.array(filled, dtype=np.float64), known)
 
 
-def of_series(values: object) -> Numbers | Distinct:
-    """Returns a column of a frame, without a Python object per row where it is of numbers or of a dictionary; NaN, NaT, infinity and
-    pandas' NA become None.
+def of_series(values: object) -> Values:
+    """Returns a column of a frame, without a Python object per row where it is of numbers, of a dictionary or of few texts; NaN, NaT,
+    infinity and pandas' NA become None.
     """
-    if isinstance(values, Numbers | Distinct):
+    if isinstance(values, Numbers | Distinct | Spelled):
         return values
     series = values if isinstance(values, pd.Series) else pd.Series(values, dtype=object if isinstance(values, list) else None, copy=False)  # type: ignore[call-overload]
     dtype = series.dtype
@@ -214,12 +215,11 @@ def of_series(values: object) -> Numbers | Distinct:
         return Distinct(other.astype(np.int32), [first, not first] if other.any() else [first])
     if isinstance(dtype, pd.Int64Dtype):
         return Numbers(series.to_numpy(dtype=np.int64, na_value=0), series.notna().to_numpy())
-    if isinstance(dtype, pd.StringDtype) or (dtype.kind == "O" and pd.api.types.infer_dtype(series, skipna=True) == "string"):
-        codes, texts = pd.factorize(series)
-        return Distinct(codes.astype(np.int32), [str(t) for t in texts])
-    column = columned(plain_list(series))
-    assert not isinstance(column, Spelled)
-    return column
+    if isinstance(dtype, pd.StringDtype) or dtype.kind == "O":
+        places, different = pd.factorize(series)
+        if all(type(one) is str for one in different):
+            return Distinct(places.astype(np.int32), [*different])
+    return columned(plain_list(series))
 
 
 def of_codes(codes: npt.NDArray[np.integer], values: pd.Index | npt.NDArray[Any]) -> Distinct:
@@ -315,9 +315,17 @@ def column_data(
     return {c.name: Spelled(size, made[c.name]).tolist() if c.name in made else plain_list(frame[c.name]) for c in columns}
 
 
-def held(values: object) -> list[Scalar] | Numbers | Distinct:
+def held(values: object) -> list[Scalar] | Values:
     """Returns values of rows as a list, of many rows as arrays: a list of a million numbers takes five times their bytes."""
     return of_series(values) if len(values) > MANY_ROWS else plain_list(values)  # type: ignore[arg-type]
+
+
+def whole_numbers(values: npt.NDArray[np.float64]) -> Values:
+    """Returns a column of whole numbers, None for NaN."""
+    known = np.isfinite(values)
+    if not (np.abs(values[known]) < 2**62).all():
+        return as_distinct(arrays.whole_or_none(values).tolist())
+    return Numbers(np.where(known, np.rint(values), 0).astype(np.int64), known)
 
 
 def taken(values: Sequence[Scalar], order: Indices) -> Sequence[Scalar]:
@@ -341,6 +349,8 @@ def listed(values: Sequence[Scalar]) -> list[Any]:
 
 def plain_list(values: object) -> list[Scalar]:
     """Converts any pandas Series, numpy array or sequence as a list of str, int, float, bool and None."""
+    if isinstance(values, ColumnValues):
+        return values.tolist()
     if isinstance(values, pd.Series):
         values = values.to_numpy() if isinstance(values.dtype, np.dtype) else values.array
     if isinstance(values, np.ndarray) and values.dtype.kind in "iubO":

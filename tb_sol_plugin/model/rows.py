@@ -372,7 +372,11 @@ class TableRows:
     def _offered(self, name: str) -> bool:
         """Whether a reader can filter by the values of a column: they are few for the rows there are."""
         column = self.values[name]
-        distinct = len(np.unique(column.values[column.known])) if isinstance(column, Numbers) else len(as_distinct(column).values)
+        if isinstance(column, Numbers):
+            distinct = len(np.unique(column.values[column.known]))
+        else:
+            known = column.different if isinstance(column, Spelled) else None
+            distinct = len(as_distinct(column).values) if known is None else known
         return 1 < distinct <= 0.6 * self.size
 
     def _counts(self, name: str) -> list[tuple[str, int]]:

@@ -7,11 +7,11 @@ the plain sum of all kernel time. Copies that the driver runs as a kernel and co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import nsmallest
 from typing import Final, Literal
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import ratio
@@ -43,6 +43,7 @@ from tb_sol_plugin.metrics.work.work import work
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.columns import Numbers, whole_numbers
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import (
@@ -61,9 +62,10 @@ from tb_sol_plugin.model.report import (
     make_table,
     only_row,
 )
+from tb_sol_plugin.model.rows import summed
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as I
-from tb_sol_plugin.tables.arrays import Mask, factorize, whole_or_none
+from tb_sol_plugin.tables.arrays import Floats, Mask, Places, factorize
 from tb_sol_plugin.units import capitalized, human
 
 # -- Kernels of a profile without events ------------------------------------------------------------------------------
@@ -297,9 +299,11 @@ def run(capture: Capture, query: KernelsQuery) -> Report:
     values = _values(capture, rows, by_name, query.short_us) | {n: against[n] for n in AGAINST}
     headline = _headline(capture, by_name, values)
     del by_name  # a column takes 8 MB for a million names: none is kept longer than it is needed
-    frame = {shown.name: frame[shown.name] for shown in GROUPED[query.group_by]}
+    frame = {name: frame[name] for name in (*(shown.name for shown in GROUPED[query.group_by]), "crc")}
     key = "name" if query.group_by == "name" else "id"
-    operators = frame["operator"].tolist() if "operator" in frame else []
+    outside = np.zeros(0, np.int64)
+    if (operator := frame.get("operator")) is not None:
+        outside = np.flatnonzero(operator.rows_of([one in K.OUTSIDE for one in operator.values]))
     total: dict[str, Scalar] = {c.name: None for c in GROUPED[query.group_by]}
     total |= {
         "short_name": "all kernels",
@@ -318,7 +322,7 @@ def run(capture: Capture, query: KernelsQuery) -> Report:
         subtitle=f"{human(len(frame['name']), 'count')} groups; {where.label}",
         total=total,
         sort=Sort("total_ns"),
-        last=[str(one) for one, operator in zip(frame["id"].tolist(), operators, strict=False) if operator in K.OUTSIDE],
+        last=frame["id"].at(outside),
         filters=["short_name", "name", *(n for n in ("operator", "annotation") if n in frame), "kind", "tensor_core"],
         row_links=_links(frame, query),
         timeline=OnTimeline("max_ns", "longest_ns", "max_ns", what="its longest call"),
@@ -345,7 +349,7 @@ def _limited(frame: K.Columns) -> K.Columns:
     """Sums of work as whole numbers, None unknown, and the modeled part of each group's time."""
     modeled = np.nan_to_num(frame["modelled_sum_ns"])
     for name in _SUMMED:
-        frame[name] = whole_or_none(frame[name])
+        frame[name] = whole_numbers(frame[name])
     return frame | {"modelled_share": ratio(modeled, frame["total_ns"].astype(np.float64)), "modelled_sum_ns": modeled}
 
 
@@ -353,8 +357,8 @@ def _against(frame: K.Columns) -> dict[str, Scalar]:
     """Returns totals of the work over all groups: sums first, then the ratio."""
     sums: dict[str, Scalar] = {}
     for name in _SUMMED:
-        known = [v for v in frame[name].tolist() if v is not None]
-        sums[name] = sum(known) if known else None
+        column = frame[name]
+        sums[name] = summed(column.values[column.known]) if isinstance(column, Numbers) else sum(v for v in column if v is not None)
     sol, measured = sums["sol_ns"], sums["measured_ns"]
     total = int(frame["total_ns"].sum())
     covered = float(frame["modelled_sum_ns"].sum())
@@ -378,7 +382,7 @@ def _values(capture: Capture, rows: Mask, by_name: K.Columns, short_us: float) -
     short = duration < short_us * 1000
     total = int(duration.sum())
     use, time = by_name["tensor_core"], by_name["total_ns"]
-    known, unknown = (int(time[chosen].sum()) for chosen in (np.equal(use, True).astype(np.bool_), pd.isna(use)))
+    known, unknown = (int(time[chosen].sum()) for chosen in (use.rows_of([one is True for one in use.values]), ~use.known))
     graph = int(duration[capture.device["graph"].to_numpy()[rows]].sum())
     known_launch = int(duration[linked(capture)[rows]].sum())
     return {
@@ -436,11 +440,11 @@ def _facts(capture: Capture, values: dict[str, Scalar], short_us: float) -> Fact
 def _figure(frame: K.Columns, key: str, query: KernelsQuery) -> FigureSection:
     measure = query.measure
     column = next(c for c in VALUES if c.name == measure)
-    by = frame[measure].astype(np.float64)
-    ids = frame["id"].tolist()
-    first_rows = nsmallest(TOP, np.flatnonzero(~np.isnan(by)).tolist(), key=lambda row: (-by[row], ids[row]))
-    by = by[first_rows]
-    top = {n: frame[n][first_rows].tolist() for n in ("short_name", "name", "operator", "kind", "calls", key) if n in frame}
+    by = frame[measure] if isinstance(frame[measure], np.ndarray) else np.array(frame[measure].tolist(), np.float64)
+    first_rows = _largest(by.astype(np.float64), frame["crc"])
+    by = by[first_rows].astype(np.float64)
+    shown = {n: frame[n] for n in ("short_name", "name", "operator", "kind", "calls", key) if n in frame}
+    top = {n: v[first_rows].tolist() if isinstance(v, np.ndarray) else v.at(first_rows) for n, v in shown.items()}
     divisor, unit = F.time_scale(float(by.max()) if len(by) else 0.0) if measure != "calls" else (1.0, "calls")
     places = [f"{i}" for i in range(len(by))]
     labels = [F.cut(n, 40) for n in top["short_name"]]
@@ -460,7 +464,7 @@ def _figure(frame: K.Columns, key: str, query: KernelsQuery) -> FigureSection:
     return FigureSection(
         id="top",
         title="Longest kernels" if measure == "total_ns" else f"Kernels by {column.label.lower()}",
-        subtitle=f"first {len(by)} of {human(len(ids), 'count')}, color: kind of work",
+        subtitle=f"first {len(by)} of {human(len(frame['id']), 'count')}, color: kind of work",
         span=8,
         height=max(120, 56 + 28 * len(by)),
         table="kernels",
@@ -472,6 +476,15 @@ def _figure(frame: K.Columns, key: str, query: KernelsQuery) -> FigureSection:
         ),
         summary=first,
     )
+
+
+def _largest(by: Floats, number: npt.NDArray[np.uint32]) -> Places:
+    """Returns the rows of the largest known values, of equal ones those of the least number first."""
+    rows = np.flatnonzero(~np.isnan(by))
+    if len(rows) > TOP:
+        least = -np.partition(-by[rows], TOP - 1)[TOP - 1]
+        rows = rows[by[rows] >= least]
+    return rows[np.lexsort((number[rows], -by[rows]))[:TOP]]
 
 
 def _hover(name: str, operator: str, calls: int) -> str:
@@ -486,5 +499,5 @@ def _links(frame: K.Columns, query: KernelsQuery) -> dict[str, Link]:
     if query.group_by != "name":
         return {}
     step = {"step": query.step} if query.step else {}
-    queries = [{"group_by": "name_op"} | only_row("kernels", "name", str(n)) | step for n in frame["name"][:200].tolist()]
+    queries = [{"group_by": "name_op"} | only_row("kernels", "name", str(n)) | step for n in frame["name"][:200]]
     return {str(i): Link("kernels", query, "operators that launch it") for i, query in enumerate(queries)}

@@ -11,7 +11,7 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.report.graph_notes import replay_notices
 from tb_sol_plugin.metrics.time import sequences as Q
 from tb_sol_plugin.metrics.time.kernel_names import kinds_of, plain_name
-from tb_sol_plugin.metrics.time.kernels import short_kernel_names
+from tb_sol_plugin.metrics.time.kernels import short_names_at
 from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.metrics.trees.module_tree import module_class_name
 from tb_sol_plugin.model import schemas as S
@@ -92,10 +92,9 @@ def run(capture: Capture, query: SequencesQuery) -> Report:
         raise Unavailable("no kernel in this selection", hint="choose other steps")
     kernels, runs = memo(capture, ("sequences", where.rows, where.whole), lambda: _found(capture, chosen))
     layer = Q.layer_of(runs, kernels, where.step_count)
-    names = short_kernel_names(capture)
     total = int(kernels.duration.sum())
     owners = [_Owners(capture, kernels, column) for column in ("operator", "module")] if runs else []
-    rows = _rows(capture, kernels, runs, owners, names, total)
+    rows = _rows(capture, kernels, runs, owners, total)
     values: dict[str, Scalar] = {"kernels": len(kernels.rows), "sequences": len(runs)}
     if layer is not None:
         own = runs[layer.place]
@@ -112,7 +111,7 @@ def run(capture: Capture, query: SequencesQuery) -> Report:
         sections=[
             make_facts("facts", "Frequent sequences", values, FACTS, span=12, hidden=[f.name for f in FACTS if f.name not in values]),
             _table(rows, where),
-            *([_kernels(capture, kernels, runs[rank - 1], rank, owners, names)] if runs else []),
+            *([_kernels(capture, kernels, runs[rank - 1], rank, owners)] if runs else []),
         ],
     )
 
@@ -168,21 +167,17 @@ class _Owners:
         return [self._texts[k] for k in text[first[best]].tolist()]
 
 
-def _short(capture: Capture, names: dict[str, str], rows: Ints) -> list[str]:
-    return [names.get(name, name) for name in arrays.pick(capture.device["name"], rows).tolist()]
-
-
 def _cut(name: str) -> str:
     return name if len(name) <= LETTERS else f"{name[: LETTERS // 2]}…{name[-(LETTERS // 2 - 1) :]}"
 
 
 def _rows(
-    capture: Capture, kernels: Q.Kernels, runs: list[Q.RepeatedRun], owners: list[_Owners], names: dict[str, str], total: int
+    capture: Capture, kernels: Q.Kernels, runs: list[Q.RepeatedRun], owners: list[_Owners], total: int
 ) -> list[dict[str, object]]:  # fmt: skip
     if not runs:
         return []
     code, first = arrays.numbered(arrays.codes(capture.device["name"])[kernels.rows])
-    cut = [_cut(name) for name in _short(capture, names, kernels.rows[first])]
+    cut = [_cut(name) for name in short_names_at(capture, kernels.rows[first])]
     ends = [run.at for run in runs], [run.at + run.length - 1 for run in runs]
     of_ends = [owner.most(at) for owner in owners for at in ends]
     out = []
@@ -214,7 +209,7 @@ def _table(rows: list[dict[str, object]], where: Scope) -> TableSection:
 
 
 def _kernels(
-    capture: Capture, kernels: Q.Kernels, run: Q.RepeatedRun, rank: int, owners: list[_Owners], names: dict[str, str]
+    capture: Capture, kernels: Q.Kernels, run: Q.RepeatedRun, rank: int, owners: list[_Owners]
 ) -> TableSection:  # fmt: skip
     places = [run.at + k for k in range(run.length)]
     rows = kernels.rows[places[0][0] + np.arange(run.length)]
@@ -225,7 +220,7 @@ def _kernels(
     recorded = arrays.pick(capture.device["name"], rows).tolist()
     frame: dict[str, list[object]] = {
         "position": [str(k + 1) for k in range(run.length)],
-        "kernel": [*_short(capture, names, rows)],
+        "kernel": [*short_names_at(capture, rows)],
         "operator": [*operators],
         "module": [*modules],
         "mean_ns": [round(mean) for mean in duration.mean(axis=1).tolist()],

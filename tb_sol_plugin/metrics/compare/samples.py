@@ -385,13 +385,14 @@ def _by_name(capture: Capture) -> dict[str, Owners]:
     device, classes = capture.device, kernel_classes(capture)
     code = class_of(capture, slice(None))
     kernels = device["kind"].to_numpy() == S.KERNEL
-    names, kinds = classes["short_name"].tolist(), classes["kind"].tolist()
-    known = sorted(set(kinds))
-    kind = np.array([known.index(k) for k in kinds], np.int64)
+    known = sorted({classes.kind_names[kind] for kind in arrays.in_use(classes.kind, len(classes.kind_names)).tolist()})
+    kind = np.array([known.index(name) if name in known else -1 for name in classes.kind_names], np.int32)[classes.kind]
     copies = (device["kind"].to_numpy() == S.MEMCPY) | (device["kind"].to_numpy() == S.MEMSET)
     directions = arrays.coded(device["direction"])
     return {
-        "kernel": Owners(len(names), names.__getitem__, np.where(kernels, code, -1).astype(np.int32), belongs=kinds.__getitem__),
+        "kernel": Owners(
+            len(classes), classes.short_name, np.where(kernels, code, -1).astype(np.int32),
+            belongs=lambda i: classes.kind_names[classes.kind[i]]),
         "kind": Owners(len(known), known.__getitem__, np.where(kernels, kind[code], -1).astype(np.int32)),
         "copy": Owners(
             len(directions.categories), lambda i: str(directions.categories[i]),
@@ -414,8 +415,6 @@ def _launches(owners: Mapping[str, Owners]) -> Owners:
     device = np.full(len(kernel.device), -1, np.int32)
     device[rows] = place
 
-    kernels = (known % kernel.count).tolist()
-
     def part(i: int) -> list[int]:
         left, out = int(known[i]), []
         for size in sizes:
@@ -430,7 +429,7 @@ def _launches(owners: Mapping[str, Owners]) -> Owners:
             texts.append(level.name(one - 1)[:NAME] if one else "")
         return BETWEEN.join(reversed(texts + [""] * (3 - len(texts))))
 
-    return Owners(len(known), name, device, belongs=lambda i: kernel.belongs(kernels[i]), most=3 * NAME + 2)
+    return Owners(len(known), name, device, belongs=lambda i: kernel.belongs(int(known[i]) % kernel.count), most=3 * NAME + 2)
 
 
 def _operators(capture: Capture) -> Owners:

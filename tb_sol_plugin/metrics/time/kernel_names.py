@@ -8,6 +8,7 @@ as they stand in recordings; the first rows of the NVIDIA part are the names tha
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
@@ -67,6 +68,24 @@ def plain_name(name: str) -> str:
     return text
 
 
+def plain_names(names: Sequence[str]) -> list[str]:
+    """Returns `plain_name` of each, without keeping them: of many, a few that are kept cost more than they save."""
+    out, inner_of = [], dict[str, str | None]()
+    for name in names:
+        head, opened, rest = name.partition("<")
+        plain = head.isidentifier() and not head.startswith("_Z") and not head.endswith("operator") and "::" not in rest
+        if not plain or head in BARE or head in WRAPPERS:
+            out.append(plain_name.__wrapped__(name))
+        elif not opened:
+            out.append(head)
+        else:
+            if rest not in inner_of:
+                inner_of[rest] = _templated(opened + rest, 0)[1]
+            inner = inner_of[rest]
+            out.append(f"{head}<{inner}>" if inner else head)
+    return out
+
+
 RETURNED: Final = ("void", "std::enable_if", "static")
 _RETURNED: Final = re.compile(r"^(void|std::enable_if<.*?>::type|static) +")
 _BRACKET: Final = re.compile(r"[<({\[>)}\],]")
@@ -74,35 +93,44 @@ _OPENING: Final = re.compile(r"\(|(?<!operator)<")
 
 
 def _short(text: str, depth: int) -> str:
-    head, arguments = _apart(text)
-    base = head.rpartition("::")[2].strip() or head
-    inner = next((a for a in arguments if not DULL.match(a)), "") if depth <= 3 else ""
-    if not inner:
-        return base
-    inner_name = _short(inner, depth + 1)
-    if base in BARE and inner_name.endswith(("Params", "ParamsEx")):  # the argument is no kernel: the namespace tells more
-        return "::".join(head.split("::")[-2:])
-    if base in WRAPPERS or base in BARE:
-        return inner_name
-    return f"{base}<{inner_name}>" if depth == 0 and inner_name else base
-
-
-def _apart(text: str) -> tuple[str, Iterator[str]]:
-    """Returns the name before its first template list or parameter list, and the members of that template list."""
     if "lambda" in text or "operator()" in text:
         text = LAMBDA.sub("", text) if not text.startswith("{") else text
-    start, members = 0, (0, 0)
-    while found := _OPENING.search(text, start):
-        at = found.start()
-        if found[0] == "(":
-            return text[start:at], _members(text, *members)
+    found = _OPENING.search(text)
+    if found is None:
+        return text.rpartition("::")[2].strip() or text
+    head, inner = text[: found.start()], None
+    if found[0] == "<":
+        member, inner = _templated(text[found.start() :], depth)
+        head = head if member is None else member
+    base = head.rpartition("::")[2].strip() or head
+    if inner is None:
+        return base
+    if base in BARE and inner.endswith(("Params", "ParamsEx")):  # the argument is no kernel: the namespace tells more
+        return "::".join(head.split("::")[-2:])
+    if base in WRAPPERS or base in BARE:
+        return inner
+    return f"{base}<{inner}>" if depth == 0 and inner else base
+
+
+@lru_cache(maxsize=KEPT)
+def _templated(text: str, depth: int) -> tuple[str | None, str | None]:
+    """Returns what follows a name from its first template list on: (the name of a member of the template; the short name of the first
+    argument that tells kernels apart), None where there is none. Many names share what follows: it is kept.
+    """
+    start, at, members = 0, 0, (0, 0)
+    while True:
         end = _closing(text, at)
         if text[at + 1 : end].replace(",", "").strip():
             members = at + 1, end
         if not text.startswith("::", end + 1):
-            return text[start:at], _members(text, *members)
+            break
         start = end + 3  # a member of a template: its own name counts
-    return text[start:], _members(text, *members)
+        found = _OPENING.search(text, start)
+        at = found.start() if found else len(text)
+        if found is None or found[0] == "(":
+            break
+    inner = next((a for a in _members(text, *members) if not DULL.match(a)), "") if depth <= 3 else ""
+    return (text[start:at] if start else None), _short(inner, depth + 1) if inner else None
 
 
 def _closing(text: str, at: int) -> int:
@@ -306,24 +334,32 @@ def _kind_of_plain(plain: str) -> str:
 # -- Many names at once ----------------------------------------------------------------------------------------------
 
 
-def matrices_of(names: Sequence[str], vendor: str = "") -> list[Match]:
-    """Returns `matrix_of` each name."""
+def matrix_places(names: Sequence[str], vendor: str = "") -> tuple[npt.NDArray[np.int8], Sequence[Match]]:
+    """Returns `matrix_of` each name by its place in what follows, and what a name may match."""
     if len(names) < MANY:
-        return [matrix_of(n, vendor) for n in names]
+        place: dict[Match, int] = {}
+        return np.array([place.setdefault(matrix_of(n, vendor), len(place)) for n in names], np.int8), [*place]
     rules = [rule for rule in MATRIX if _asked(rule, vendor)]
-    matches = [*(_match(rule, vendor) for rule in rules), UNKNOWN]
-    return [matches[i] for i in _first_matches(names, [rule.pattern for rule in rules])]
+    return _first_matches(names, [rule.pattern for rule in rules]), [*(_match(rule, vendor) for rule in rules), UNKNOWN]
+
+
+KIND_NAMES: Final = (*(kind for kind, _ in KINDS), "other")
+"""Kinds of work as `kind_of` names them."""
+
+
+def kind_places(plain: Sequence[str]) -> npt.NDArray[np.int8]:
+    """Returns `kind_of` each name by its place in KIND_NAMES, given the plain names."""
+    if len(plain) < MANY:
+        return np.array([KIND_NAMES.index(_kind_of_plain(n)) for n in plain], np.int8)
+    return _first_matches(plain, [pattern for _, pattern in KINDS])
 
 
 def kinds_of(plain: Sequence[str]) -> list[str]:
     """Returns `kind_of` each name, given the plain names."""
-    if len(plain) < MANY:
-        return [_kind_of_plain(n) for n in plain]
-    kinds = [*(kind for kind, _ in KINDS), "other"]
-    return [kinds[i] for i in _first_matches(plain, [pattern for _, pattern in KINDS])]
+    return [KIND_NAMES[place] for place in kind_places(plain).tolist()]
 
 
-def _first_matches(names: Sequence[str], patterns: Sequence[str]) -> list[int]:
+def _first_matches(names: Sequence[str], patterns: Sequence[str]) -> npt.NDArray[np.int8]:
     """Returns for each name the place of the first pattern that it matches; their number where none does.
 
     A letter outside ASCII is `?` here: no pattern names one, and in none of them is it part of a word.
@@ -331,16 +367,21 @@ def _first_matches(names: Sequence[str], patterns: Sequence[str]) -> list[int]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    out: list[int] = []
+    out = np.full(len(names), len(patterns), np.int8)
+    together = math.isqrt(len(patterns)) + 1  # searched as one: which of them a name matches is asked where it matches any
     for begin in range(0, len(names), AT_ONCE):
         piece = names[begin : begin + AT_ONCE]
-        first = np.full(len(piece), len(patterns))
+        first = out[begin : begin + AT_ONCE]
         rest, left = pa.array([n.encode("ascii", "replace").removesuffix(b"\n") for n in piece], pa.large_binary()), np.arange(len(piece))
-        for place, pattern in enumerate(patterns):
-            found = pc.match_substring_regex(rest, pattern).to_numpy(zero_copy_only=False)
-            first[left[found]] = place
+        for group in range(0, len(patterns), together):
+            some = patterns[group : group + together]
+            found = pc.match_substring_regex(rest, "|".join(f"(?:{pattern})" for pattern in some)).to_numpy(zero_copy_only=False)
+            few, of = rest.filter(pa.array(found)), left[found]
             rest, left = rest.filter(pa.array(~found)), left[~found]
-        out += first.tolist()
+            for place, pattern in enumerate(some if len(of) else (), group):
+                found = pc.match_substring_regex(few, pattern).to_numpy(zero_copy_only=False)
+                first[of[found]] = place
+                few, of = few.filter(pa.array(~found)), of[~found]
     return out
 
 
@@ -350,9 +391,9 @@ def classify(names: Iterable[object], vendor: str) -> pd.DataFrame:
     Columns: name, plain (see `plain_name`), tensor_core (1 yes, 0 no, -1 unknown), unit, rule, kind.
     """
     found = [str(n) for n in names]
-    plain_of = plain_name if len(found) < MANY else plain_name.__wrapped__  # keeping a few of many costs more than it saves
-    plain = [plain_of(n) for n in found]
-    matches = matrices_of(found, vendor)
+    plain = [*map(plain_name, found)] if len(found) < MANY else plain_names(found)
+    place, known = matrix_places(found, vendor)
+    matches = [known[i] for i in place.tolist()]
     code: npt.NDArray[np.int8] = np.array([-1 if m.tensor_core is None else int(m.tensor_core) for m in matches], np.int8)
     return pd.DataFrame({
         "name": found, "plain": plain, "tensor_core": code, "unit": [m.unit for m in matches], "rule": [m.rule for m in matches],

@@ -11,16 +11,16 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import memo
-from tb_sol_plugin.metrics.time.distinct_names import short_names
-from tb_sol_plugin.metrics.time.kernel_names import AT_ONCE, MANY, classify, kind_of, matrix_of
+from tb_sol_plugin.metrics.time.kernel_classes import KernelClasses, classes_of
+from tb_sol_plugin.metrics.time.kernel_names import MANY, kind_of, matrix_of
 from tb_sol_plugin.metrics.work.joined import COUNTED
 from tb_sol_plugin.metrics.work.sums import VALUES, ratios_of, summed
 from tb_sol_plugin.metrics.work.work import Work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.process import give_back
+from tb_sol_plugin.model.columns import Distinct, Spelled, of_codes, taken
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Ints, Mask, Places
+from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
 
 GroupBy: TypeAlias = Literal["name", "name_op", "name_annotation", "properties"]
 KEYS: Final[dict[str, tuple[str, ...]]] = {
@@ -37,8 +37,8 @@ OUTSIDE: Final = (NO_OPERATOR, BEFORE_WINDOW, NO_LAUNCH)
 """What stands for the operator of a kernel that has none, by reason."""
 
 
-Columns: TypeAlias = dict[str, npt.NDArray[Any]]
-"""Groups of kernels by column."""
+Columns: TypeAlias = dict[str, Any]
+"""Groups of kernels by column: numbers as arrays, texts as a code per group, or spelled when they are shown."""
 
 
 def groups(capture: Capture, rows: Mask, by: GroupBy = "name", done: Work | None = None) -> Columns:
@@ -46,14 +46,14 @@ def groups(capture: Capture, rows: Mask, by: GroupBy = "name", done: Work | None
 
     done: the work of the capture; adds the columns of `work_sums`: VALUES and what `ratios` makes of them.
 
-    Columns: the keys; id (stable text), short_name, kind, tensor_core (True, False, None unknown), unit, rule, calls, total_ns,
-    mean_ns, median_ns, p95_ns, min_ns, max_ns, longest_ns (start of the longest call), share (of kernel time), streams, graph_share
-    and linked_share (of the group's time), blocks_per_sm and occupancy_pct (duration-weighted means over the calls that carry them;
-    NaN where none does).
+    Columns: the keys; id (stable text), crc (the number that it writes), short_name, kind, tensor_core (True, False, None unknown), unit,
+    rule, calls, total_ns, mean_ns, median_ns, p95_ns, min_ns, max_ns, longest_ns (start of the longest call), share (of kernel time),
+    streams, graph_share and linked_share (of the group's time), blocks_per_sm and occupancy_pct (duration-weighted means over the calls
+    that carry them; NaN where none does).
     """
     at = np.flatnonzero(rows & (capture.device["kind"].to_numpy() == S.KERNEL))
     codes, keys = _keys(capture, at, by)
-    count = len(keys["id"])
+    count = len(keys["crc"])
     device = capture.device
     duration = device["duration_ns"].to_numpy()[at]
     stats = _spread(codes, duration, count)
@@ -61,14 +61,13 @@ def groups(capture: Capture, rows: Mask, by: GroupBy = "name", done: Work | None
     total = stats["total_ns"]
     whole = int(total.sum())
     graph, known = device["graph"].to_numpy()[at], np.isin(device["link"].to_numpy()[at], (S.BY_CORRELATION, S.BY_FLOW))
-    order = np.lexsort((keys.pop("crc"), -stats["calls"], -total))
+    order = np.lexsort((keys["crc"], -stats["calls"], -total))
     place = np.empty(count, np.int64)
     place[order] = np.arange(count)
     codes, total = place[codes], total[order]  # from here on in the final order
-    columns: Columns = keys | stats
-    del keys, stats  # of a million groups each column takes 8 MB: the one before goes as soon as the one in order is there
-    for name in columns:
-        columns[name] = columns[name][order]
+    columns = _in_order(keys | stats, order)
+    del keys, stats, order, place  # of a million groups each column takes 8 MB: none is kept longer than it is needed
+    columns |= _of_classes(capture, columns.pop("class"), columns["crc"])
     columns |= {
         "share": total / whole if whole else np.full(count, np.nan),
         "streams": _distinct(codes, device["device"].to_numpy()[at] * 1_000_003 + device["stream"].to_numpy()[at], count),
@@ -81,6 +80,15 @@ def groups(capture: Capture, rows: Mask, by: GroupBy = "name", done: Work | None
         work = summed(parts_of(done, device["duration_ns"].to_numpy(), at), codes, count)
         columns |= work | ratios_of(work)
     return columns
+
+
+def _in_order(columns: Columns, order: npt.NDArray[np.intp]) -> Columns:
+    """Returns columns in an order; one that stands there twice stays one."""
+    done: dict[int, object] = {}
+    for values in columns.values():
+        if id(values) not in done:
+            done[id(values)] = values[order] if isinstance(values, np.ndarray) else taken(values, order)
+    return {name: done[id(values)] for name, values in columns.items()}
 
 
 def parts_of(done: Work, duration: npt.NDArray[np.int64], at: npt.NDArray[np.intp]) -> dict[str, npt.NDArray[np.float64]]:
@@ -112,33 +120,18 @@ def parts_of(done: Work, duration: npt.NDArray[np.int64], at: npt.NDArray[np.int
     }
 
 
-def kernel_classes(capture: Capture) -> pd.DataFrame:
-    """Returns one row per distinct name of device work: see `kernel_names.classify`; and short_name, which no two of them share."""
+def kernel_classes(capture: Capture) -> KernelClasses:
+    """Returns one row per distinct name of device work."""
     return _classified(capture)[0]
 
 
-def class_of(capture: Capture, rows: npt.NDArray[np.integer] | slice) -> Places:
+def class_of(capture: Capture, rows: npt.NDArray[np.integer] | slice) -> Rows:
     """Returns the rows of `kernel_classes` that rows on devices have, -1 for one without a name."""
     return _classified(capture)[1][arrays.coded(capture.device["name"]).codes[rows]]  # type: ignore[no-any-return]
 
 
-def _classified(capture: Capture) -> tuple[pd.DataFrame, Places]:
-    """Returns the classes, and per code of a device name its row there, -1 for one that no row has, and last for none."""
-    return memo(capture, ("kernel_classes",), lambda: _classes(capture))
-
-
-def _classes(capture: Capture) -> tuple[pd.DataFrame, Places]:
-    names = arrays.coded(capture.device["name"])
-    used = arrays.in_use(names.codes, len(names.categories))  # tables share dictionaries: most of a large one may be names of other tables
-    found = classify(names.categories.take(used), capture.facts.vendor)
-    found["short_name"] = short_names(found["name"].tolist(), found.pop("plain").tolist())
-    if len(found) > AT_ONCE:
-        for few in ("unit", "rule", "kind"):
-            found[few] = pd.Categorical(found[few])
-        give_back()
-    row = np.full(len(names.categories) + 1, -1)
-    row[used] = np.arange(len(used))
-    return found, row
+def _classified(capture: Capture) -> tuple[KernelClasses, Rows]:
+    return memo(capture, ("kernel_classes",), lambda: classes_of(capture.device["name"], capture.facts.vendor))
 
 
 def kinds_at(capture: Capture, rows: npt.NDArray[np.integer], places: Mapping[str, int]) -> Ints:
@@ -149,8 +142,8 @@ def kinds_at(capture: Capture, rows: npt.NDArray[np.integer], places: Mapping[st
     names, other = capture.device["name"], places["other"]
     if _of_few_names(names, rows):
         return arrays.per_text(names, rows, lambda name: places.get(kind_of(name), other), np.int64)
-    code, kinds = pd.factorize(kernel_classes(capture)["kind"])
-    known = np.append(np.array([places.get(kind, other) for kind in kinds.tolist()], np.int64)[code], other)
+    classes = kernel_classes(capture)
+    known = np.append(np.array([places.get(kind, other) for kind in classes.kind_names], np.int64)[classes.kind], other)
     return np.asarray(known[class_of(capture, rows)], np.int64)
 
 
@@ -159,7 +152,7 @@ def matrix_units_at(capture: Capture, rows: npt.NDArray[np.integer]) -> npt.NDAr
     names, vendor = capture.device["name"], capture.facts.vendor
     if _of_few_names(names, rows):
         return arrays.per_text(names, rows, lambda name: {True: 1, False: 0, None: -1}[matrix_of(name, vendor).tensor_core], np.int8)
-    known: npt.NDArray[np.int8] = np.append(kernel_classes(capture)["tensor_core"].to_numpy(np.int8), np.int8(-1))
+    known: npt.NDArray[np.int8] = np.append(kernel_classes(capture).tensor_core, np.int8(-1))
     return known[class_of(capture, rows)]  # type: ignore[no-any-return]
 
 
@@ -174,21 +167,34 @@ def short_kernel_names(capture: Capture, wanted: Iterable[str] | None = None) ->
 
     Those of few names are kept: do not change them.
     """
+    classes = kernel_classes(capture)
 
-    def made(of: pd.DataFrame) -> dict[str, str]:
-        return dict(zip(of["name"].tolist(), of["short_name"].tolist(), strict=True))
+    def made(rows: npt.NDArray[np.integer] | slice) -> dict[str, str]:
+        return dict(zip(classes.names(rows), classes.short_names(rows), strict=True))
 
-    found = kernel_classes(capture)
-    if len(found) <= MANY:
-        return memo(capture, ("short_kernel_names",), lambda: made(found))
-    return made(found if wanted is None else found[found["name"].isin(set(wanted))])
+    if len(classes) <= MANY:
+        return memo(capture, ("short_kernel_names",), lambda: made(slice(None)))
+    if wanted is None:
+        return made(slice(None))
+    asked = set(wanted)
+    return made(np.array([row for row, name in enumerate(classes.names()) if name in asked], np.int64))
 
 
-def _keys(capture: Capture, at: npt.NDArray[np.intp], by: GroupBy) -> tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]:
-    """Returns the group of each kernel, and by group: keys, id and the number it writes (crc), short name, class."""
+def short_names_at(capture: Capture, rows: npt.NDArray[np.integer]) -> list[str]:
+    """Returns the short names of rows on devices, "" for one without a name."""
+    own = class_of(capture, rows)
+    known = np.flatnonzero(own >= 0)
+    out = [""] * len(own)
+    for place, short in zip(known.tolist(), kernel_classes(capture).short_names(own[known]), strict=True):
+        out[place] = short
+    return out
+
+
+def _keys(capture: Capture, at: npt.NDArray[np.intp], by: GroupBy) -> tuple[npt.NDArray[np.int64], Columns]:
+    """Returns the group of each kernel, and by group: the row of its class, its keys, and the number that its id writes."""
     device = capture.device
-    name = arrays.coded(device["name"]).codes[at].astype(np.int64)
-    columns: dict[str, npt.NDArray[np.int64]] = {"name": name}
+    name = arrays.coded(device["name"])
+    columns: dict[str, npt.NDArray[np.int64]] = {"name": name.codes[at].astype(np.int64)}
     if by in ("name_op", "properties"):
         columns["operator"] = _operator_codes(capture, at)
     if by == "name_annotation":
@@ -198,23 +204,35 @@ def _keys(capture: Capture, at: npt.NDArray[np.intp], by: GroupBy) -> tuple[npt.
         columns |= {c: device[c].to_numpy()[at] for c in ("registers", "shared_memory")}
     codes, first = arrays.factorize([values + 2 for values in columns.values()])  # of operators the least is -3
     picked = {c: values[first] for c, values in columns.items()}
-    classes, own = kernel_classes(capture), class_of(capture, at[first])
-    table: dict[str, npt.NDArray[Any]] = {str(name): classes[name].to_numpy(object)[own] for name in classes.columns}
-    table["tensor_core"] = np.array([None if c < 0 else bool(c) for c in table["tensor_core"].tolist()], object)
+    table: Columns = {"class": class_of(capture, at[first]), "name": of_codes(picked["name"], name.categories)}
     if "operator" in picked:
-        table["operator"] = np.array(_operator_names(capture, picked["operator"]), object)
+        used, place = arrays.in_order(picked["operator"])
+        table["operator"] = Distinct(place.astype(np.int32), [*_operator_names(capture, used)])
     if by == "name_annotation":
-        table["annotation"] = np.array([*ranges, NO_ANNOTATION], object)[picked["annotation"]]
+        table["annotation"] = of_codes(picked["annotation"] % (len(ranges) + 1), np.array([*ranges, NO_ANNOTATION], object))
     if by == "properties":
         for c in ("grid", "block"):
             texts = [str(device[c].cat.categories[i]) or None if i >= 0 else None for i in picked[c].tolist()]
             table[c] = pd.Series(texts).to_numpy(object)  # beside others an unknown one is NaN, as ids spell it
         for c in ("registers", "shared_memory"):
             table[c] = np.where(picked[c] >= 0, picked[c], np.nan)
-    words = zip(*(table[c].tolist() for c in KEYS[by]), strict=True)
-    table["crc"] = np.fromiter((crc32(repr(t).encode()) for t in words), np.int64, len(first))
-    table["id"] = np.array([f"{crc:08x}" for crc in table["crc"].tolist()], object)
+    words = zip(*(table[c] if isinstance(table[c], Distinct) else table[c].tolist() for c in KEYS[by]), strict=True)
+    table["crc"] = np.fromiter((crc32(repr(t).encode()) for t in words), np.uint32, len(first))
     return codes, table
+
+
+def _of_classes(capture: Capture, own: Rows, crc: npt.NDArray[np.uint32]) -> Columns:
+    """Returns what the names of groups say. own, crc: the row of their class, and the number that their id writes."""
+    classes = kernel_classes(capture)
+    match, known = classes.match[own], classes.matches
+    return {
+        "short_name": Spelled(len(own), lambda rows: [*classes.short_names(own[rows])], len(arrays.in_use(own, len(classes)))),
+        "tensor_core": of_codes(classes.tensor_core[own], np.array([False, True], object)),
+        "unit": of_codes(match, np.array([m.unit for m in known], object)),
+        "rule": of_codes(match, np.array([m.rule for m in known], object)),
+        "kind": of_codes(classes.kind[own], np.array(classes.kind_names, object)),
+        "id": Spelled(len(own), lambda rows: [f"{number:08x}" for number in crc[rows].tolist()]),
+    }
 
 
 def annotations_of(capture: Capture, at: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.int64], list[str]]:
@@ -276,6 +294,9 @@ def _spread(codes: npt.NDArray[np.int64], duration: npt.NDArray[np.int64], count
     if not count:
         names = ("calls", "total_ns", "mean_ns", "median_ns", "p95_ns", "min_ns", "max_ns", "longest_ns")
         return dict.fromkeys(names, np.zeros(0, np.int64))
+    if count == len(value):  # one call each, as of names that are numbered
+        alike = dict.fromkeys(("total_ns", "mean_ns", "median_ns", "p95_ns", "min_ns", "max_ns"), value)
+        return alike | {"calls": calls, "longest_ns": order}
     total = np.add.reduceat(value, start)
     middle = value[start + (calls - 1) // 2] + value[start + calls // 2]
     return {

@@ -24,6 +24,7 @@ from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.trees.phases import STEP, device_owners, phase_tree
 from tb_sol_plugin.metrics.work.work import Work, work
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.columns import Numbers, columned
 from tb_sol_plugin.model.report import Mark
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, exact_sums
@@ -203,10 +204,15 @@ def partial(share: object) -> Mark | None:
 def marks_of(efficiency: Sequence[object], flags: Sequence[object], share: Sequence[object] | None = None) -> dict[str, Mark]:
     """Returns marks of an efficiency column by row: above the limit, on an assumption, or over a part of the time (below 95 %) only."""
     out: dict[str, Mark] = {}
-    for row, (value, words) in enumerate(zip(efficiency, flags, strict=True)):
+    rows: Sequence[int] = range(len(efficiency))
+    if isinstance(efficiency, Numbers):  # of many rows most may have none
+        some = np.flatnonzero(efficiency.known)
+        rows, efficiency, flags = some.tolist(), efficiency.at(some), columned(flags).at(some)  # type: ignore[arg-type]
+        share = columned(share).at(some) if share is not None else None  # type: ignore[arg-type]
+    for place, (row, value, words) in enumerate(zip(rows, efficiency, flags, strict=True)):
         if not isinstance(value, int | float) or value != value:
             continue
-        covered = share[row] if share is not None else None
+        covered = share[place] if share is not None else None
         if value > TOLERATED:
             out[str(row)] = Mark("flagged", FLAGGED)
         elif (part := partial(covered)) is not None:

@@ -46,5 +46,6 @@ def test_names_that_are_no_templates_stay_whole() -> None:
 @over([n for n in SAMPLES if "gpu" in n], TRACES)
 def test_no_two_kernels_of_a_recording_share_a_short_name(name: str) -> None:
     found = kernel_classes(capture(path_of(name)))
-    assert found["short_name"].is_unique
-    assert all(short.startswith(plain_name(full)) for short, full in zip(found["short_name"], found["name"], strict=True))
+    names, short = found.names(), found.short_names()
+    assert len({*short}) == len(short) == len(found) and short == short_names(names)
+    assert all(one.startswith(plain_name(full)) for one, full in zip(short, names, strict=True))
