@@ -29,7 +29,7 @@ LOADING_PAYS = 100_000
 A_LOOP_PAYS = 5_000
 """The same where a loop of Python does it."""
 A_CALL = 500
-"""Intervals that take as long as calling numpy does for none."""
+"""Intervals that take as long as calling numpy does for none. Of a set of more, what lies apart from the other set is not looked at."""
 
 
 def empty() -> Spans:
@@ -77,12 +77,26 @@ def length(spans: Spans) -> int:
 
 def intersect(a: Spans, b: Spans) -> Spans:
     """Returns what both cover."""
-    return _both(intersect_kernel, a, b)
+    a = _facing(a, b)
+    return _both(intersect_kernel, a, _facing(b, a))
 
 
 def subtract(a: Spans, b: Spans) -> Spans:
     """Returns what `a` covers and `b` does not."""
-    return _both(subtract_kernel, a, b)
+    return _both(subtract_kernel, a, _facing(b, a))
+
+
+def near(spans: Spans, low: int, high: int) -> Spans:
+    """Returns the intervals that have a part inside `[low, high)`, whole."""
+    some = slice(int(np.searchsorted(spans[1], low, side="right")), int(np.searchsorted(spans[0], high, side="left")))
+    return spans[0][some], spans[1][some]
+
+
+def _facing(spans: Spans, others: Spans) -> Spans:
+    """Returns the intervals of a set that lie between the first and the last one of another, as far as looking for them pays."""
+    if len(spans[0]) <= A_CALL or not len(others[0]):
+        return spans
+    return near(spans, int(others[0][0]), int(others[1][-1]))
 
 
 def _both(kernel: Loop, a: Spans, b: Spans) -> Spans:
@@ -115,6 +129,7 @@ def _difference(a_start: Int, a_end: Int, b_start: Int, b_end: Int) -> Spans:
 
 def clip(spans: Spans, low: int, high: int) -> Spans:
     """Returns the part inside `[low, high)`."""
+    spans = near(spans, low, high)
     start, end = np.maximum(spans[0], low), np.minimum(spans[1], high)
     full = end > start
     return start[full], end[full]
@@ -160,6 +175,8 @@ def covered_until(spans: Spans, at: npt.ArrayLike, before: Int | None = None) ->
 def overlap_with(start: npt.ArrayLike, end: npt.ArrayLike, spans: Spans) -> Int:
     """Returns length of each interval `[start, end)` (any, not a clean set) that `spans` covers; 0 for an empty interval."""
     first, last = np.asarray(start, np.int64), np.asarray(end, np.int64)
+    if len(first) and len(spans[0]) > A_CALL:
+        spans = near(spans, int(first.min()), int(last.max()))
     if len(first) > (MANY if cover_kernel.loaded else LOADING_PAYS):
         covered: Int = cover_kernel(*_arrays((first, last)), *_arrays(spans))
         return covered

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -61,8 +63,9 @@ def test_the_cover_of_many_intervals_is_that_of_each(pairs, cover):
     wanted = [int(bitmap(cover)[a:b].sum()) for a, b in pairs]
     assert I.cover_kernel(start, end, *spans(cover)).tolist() == wanted
     with pytest.MonkeyPatch.context() as patch:
-        for few in (0, I.MANY):
+        for few, all_of_them in itertools.product((0, I.MANY), (0, SIZE)):
             patch.setattr(I, "MANY", few)
+            patch.setattr(I, "A_CALL", all_of_them)  # at 0, what lies apart from the others is left out even of few
             assert I.overlap_with(start, end, spans(cover)).tolist() == wanted
 
 
@@ -85,8 +88,14 @@ def way(request):
         yield request.param
 
 
-@given(PAIRS, PAIRS)
-def test_set_operations_match_a_bitmap(way, a, b):
+@given(PAIRS, PAIRS, st.sampled_from((0, SIZE)))
+def test_set_operations_match_a_bitmap(way, a, b, all_of_them):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(I, "A_CALL", all_of_them)  # at 0, what lies apart from the other set is left out even of few
+        _match(a, b)
+
+
+def _match(a, b):
     for operation, expected in (
         (I.intersect, bitmap(a) & bitmap(b)),
         (I.subtract, bitmap(a) & ~bitmap(b)),
