@@ -36,7 +36,6 @@ from tb_sol_plugin.model.report import (
     make_facts,
     make_table,
 )
-from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Places
 from tb_sol_plugin.units import capitalized, human, humans
 
@@ -534,9 +533,7 @@ def _migrations(capture: Capture, found: pd.DataFrame) -> list[FactsSection]:
 
 def hints(capture: Capture) -> list[str]:
     """Names of the calls of the recording that prefetch unified memory or advise on it."""
-    text = arrays.coded(capture.host["name"])
-    names = text.categories.take(arrays.in_use(text.codes[at.of_kind(capture, S.CALL)], len(text.categories))).tolist()
-    matches = ((str(name), records.COPY_API.match(str(name))) for name in names)
+    matches = ((name, records.COPY_API.match(name)) for name in at.names_of(capture, S.CALL))
     return sorted({records.api_name(name) for name, m in matches if m is not None and {"Prefetch", "Advise"} & {*m.groups()}})
 
 

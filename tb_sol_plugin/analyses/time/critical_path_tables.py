@@ -193,8 +193,10 @@ def _spelled(capture: Capture, path: Path) -> dict[str, Spell]:
     around = dict(zip(("operator", "module", "phase"), [*above, ranges_around(capture, path)], strict=True))
     kinds, steps = graph_of(capture).edges.kinds(path.edge), _steps(capture, path)
     texts, of_host, of_device = threads_and_streams(capture)
-    place_of_host, place_of_device = (np.append(one, -1).astype(np.int32) for one in (of_host, of_device))
-    place = np.where(device >= 0, place_of_device[device], place_of_host[host])
+    place = np.full(len(host), -1, np.int32)
+    for rows, places in ((host, of_host), (device, of_device)):  # a segment of the device may have both
+        some = np.flatnonzero(rows >= 0)
+        place[some] = places[rows[some]]
 
     def of_name(rows: Rows) -> Spell:
         return lambda some: arrays.at(names, rows[some])

@@ -245,11 +245,14 @@ def _steps(capture: Capture, where: scope.Scope) -> tuple[Ints, int, int | None]
 def _steps_of_host(capture: Capture, rows: Ints) -> Ints:
     """Returns the place in `rows` of the step in which each host row starts, -1 outside of all."""
     start, end = (capture.steps[c].to_numpy()[rows] for c in ("host_start_ns", "host_end_ns"))
-    begin = capture.host["start_ns"].to_numpy()
+    out, begin = np.full(len(capture.host), -1, np.int64), capture.host["start_ns"].to_numpy()
+    if not len(rows):
+        return out
+    inside = np.flatnonzero((begin >= start.min()) & (begin < end.max()))
     order = np.argsort(start, kind="stable")
-    slot = np.searchsorted(start[order], begin, side="right") - 1
-    found = order[np.maximum(slot, 0)] if len(order) else np.zeros(len(begin), np.int64)
-    return np.where((slot >= 0) & (begin < end[found]), found, -1)
+    found = order[np.searchsorted(start[order], begin[inside], side="right") - 1]
+    out[inside] = np.where(begin[inside] < end[found], found, -1)
+    return out
 
 
 def _values(
@@ -320,6 +323,10 @@ def findings_in(capture: Capture, query: Query) -> dict[str, int]:
 
 def _program(capture: Capture) -> dict[str, str]:
     """Returns what the operators say of the program: types of matrix products, whether it was compiled, whether it replays graphs."""
+    return memo(capture, ("compare.program",), lambda: _program_of(capture))
+
+
+def _program_of(capture: Capture) -> dict[str, str]:
     if not len(capture.tables["operators"]):
         return {}
     table, names = capture.tables["operators"], arrays.coded(capture.host["name"])

@@ -159,27 +159,31 @@ def _names(capture: Capture, nodes: Ints, kind: Ints, parent: Ints, root: str) -
 
 def _shapes(capture: Capture, nodes: Ints) -> Ints:
     """Returns a checksum of the shapes of each node's first input, 0 where they are not recorded."""
+    shapes, code = _spelled_shapes(capture, nodes)
+    sums, used = np.zeros(len(shapes) + 1, np.int64), arrays.in_use(code, len(shapes))
+    sums[used] = [zlib.crc32(t.partition("],")[0].encode()) if len(t) > 2 else 0 for t in map(str, shapes.take(used))]
+    return sums[code]
+
+
+def _spelled_shapes(capture: Capture, nodes: Ints) -> tuple[pd.Index, Ints]:
+    """Returns (texts of shapes, the code of each node's, -1 none)."""
     table = capture.tables["operators"]
-    shapes = arrays.coded(table["shapes"])
-    sums = np.array([zlib.crc32(str(t).partition("],")[0].encode()) if len(str(t)) > 2 else 0 for t in shapes.categories] + [0], np.int64)
-    of_host = np.zeros(len(capture.host), np.int64)
-    of_host[table["host"].to_numpy()] = sums[shapes.codes]
-    return of_host[nodes]
+    shapes, host = arrays.coded(table["shapes"]), table["host"].to_numpy()
+    if not len(host):
+        return shapes.categories, np.full(len(nodes), -1, np.int64)
+    row = np.minimum(np.searchsorted(host, nodes), len(host) - 1)  # operators stand in order of their host rows
+    return shapes.categories, np.where(host[row] == nodes, shapes.codes[row], -1).astype(np.int64)
 
 
 def _sizes(capture: Capture, nodes: Ints) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
     """Returns per node a place in the sizes of inputs, and these: elements of each tensor; 0 and () where they are not recorded."""
-    table = capture.tables["operators"]
-    shapes = arrays.coded(table["shapes"])
-    row = np.full(len(capture.host), -1, np.int64)
-    row[table["host"].to_numpy()] = np.arange(len(table))
-    code = np.where(row[nodes] >= 0, shapes.codes[np.maximum(row[nodes], 0)], -1) if len(table) else np.full(len(nodes), -1)
+    shapes, code = _spelled_shapes(capture, nodes)
     found: dict[tuple[int, ...], int] = {(): 0}
-    place, left = np.zeros(len(shapes.categories) + 1, np.int64), MOST_SIZES
+    place, left = np.zeros(len(shapes) + 1, np.int64), MOST_SIZES
     often = np.bincount(code[code >= 0])
     used = np.flatnonzero(often)
     for c in used[np.argsort(-often[used], kind="stable")].tolist():
-        sizes = sizes_of(str(shapes.categories[c]))
+        sizes = sizes_of(str(shapes[c]))
         if sizes not in found:
             left -= len(sizes)
             if left < 0:

@@ -73,8 +73,8 @@ def _keys(capture: Capture, by: By) -> Keys:
     host = np.arange(len(capture.host))
     device = capture.device
     if by == "thread":
-        labels, own, other = threads_and_streams(capture)
-        texts = pd.Index(labels)
+        labels, *places = threads_and_streams(capture)
+        texts, (own, other) = pd.Index(labels), (place.astype(np.int64) for place in places)
     else:
         column = {"operator": "operator", "module": "module", "phase": "annotation"}.get(by)
         names = arrays.coded(capture.host["name"])
@@ -109,14 +109,18 @@ def _coded(codes: np.ndarray, rows: np.ndarray) -> Ints:
     return np.where(rows >= 0, codes[np.maximum(rows, 0)].astype(np.int64), -1)
 
 
-def threads_and_streams(capture: Capture) -> tuple[list[str], Ints, Ints]:
+def threads_and_streams(capture: Capture) -> tuple[list[str], Rows, Rows]:
     """Returns (names of threads, then of streams; the place of each host row among them; that of each device row)."""
-    table, device = capture.tables["threads"], capture.device
-    texts = [f"thread {t}" for t in table["thread"].astype(str).tolist()]
-    pair, first = arrays.factorize([arrays.numbered(device[c].to_numpy())[0] for c in ("device", "stream")])
-    ids = (device[c].to_numpy()[first].tolist() for c in ("device", "stream"))
-    texts += [f"device {d}, stream {s}" for d, s in zip(*ids, strict=True)]
-    return texts, capture.host["thread"].to_numpy().astype(np.int64), pair + len(table)
+
+    def make() -> tuple[list[str], Rows, Rows]:
+        table, device = capture.tables["threads"], capture.device
+        texts = [f"thread {t}" for t in table["thread"].astype(str).tolist()]
+        pair, first = arrays.factorize([arrays.numbered(device[c].to_numpy())[0] for c in ("device", "stream")])
+        ids = (device[c].to_numpy()[first].tolist() for c in ("device", "stream"))
+        texts += [f"device {d}, stream {s}" for d, s in zip(*ids, strict=True)]
+        return texts, capture.host["thread"].to_numpy().astype(np.int32, copy=False), (pair + len(table)).astype(np.int32)
+
+    return memo(capture, ("critical.tracks",), make)
 
 
 def items(capture: Capture, where: Scope, by: By, phase: str = "") -> pd.DataFrame:

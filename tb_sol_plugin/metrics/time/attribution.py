@@ -91,19 +91,28 @@ def is_of_kind(capture: Capture, kind: int) -> Mask:
 def named(capture: Capture, kind: int, test: Callable[[str], bool]) -> Ints:
     """Returns the host rows of a kind whose name passes a test, ascending. Only names of that kind are asked about."""
 
-    code, used, names = memo(capture, ("attribution.names_of_kind", kind), lambda: _names_of_kind(capture, kind))
+    code, used, names = _names_of_kind(capture, kind)
     found = [number for number, name in zip(used, names, strict=True) if test(name)]
     if not found:
         return np.zeros(0, np.int64)
     return np.asarray(of_kind(capture, kind)[np.flatnonzero(arrays.having(code, found, used[-1] + 1))], np.int64)
 
 
+def names_of(capture: Capture, kind: int) -> list[str]:
+    """Returns the names of the host rows of a kind, each once."""
+    return _names_of_kind(capture, kind)[2]
+
+
 def _names_of_kind(capture: Capture, kind: int) -> tuple[npt.NDArray[np.integer], list[int], list[str]]:
-    """Returns (code of the name per host row of the kind, codes in use, their names)."""
-    text = arrays.coded(capture.host["name"])
-    code = text.codes[of_kind(capture, kind)]
-    used = arrays.in_use(code, len(text.categories))
-    return code, used.tolist(), [str(name) for name in text.categories.take(used).tolist()]
+    """Returns (code of the name per host row of the kind, codes in use, their names), found once per capture."""
+
+    def make() -> tuple[npt.NDArray[np.integer], list[int], list[str]]:
+        text = arrays.coded(capture.host["name"])
+        code = text.codes[of_kind(capture, kind)]
+        used = arrays.in_use(code, len(text.categories))
+        return code, used.tolist(), [str(name) for name in text.categories.take(used).tolist()]
+
+    return memo(capture, ("attribution.names_of_kind", kind), make)
 
 
 def any_named(capture: Capture, test: Callable[[str], bool]) -> bool:

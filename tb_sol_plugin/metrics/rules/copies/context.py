@@ -470,7 +470,7 @@ def place_text(capture: Capture, found: pd.DataFrame, rows: Places, weight: npt.
         found[c].to_numpy()[rows] for c in ("operator", "module", "phase_node", "frame", "call_start_ns")
     )
     outer, frame = outermost_operator(capture, operator), user_frames(capture, own, start)
-    name = arrays.codes(host)
+    name = arrays.coded(host).codes
     group = arrays.together(*(np.where(row >= 0, name[row], -1) for row in (outer, module, frame)), node)
     total = np.bincount(group, weight.astype(np.float64) + 1e-9)
     at_row = int(np.flatnonzero(group == total.argmax())[0])
