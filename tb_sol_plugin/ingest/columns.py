@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.ingest.health import Health
+from tb_sol_plugin.tables.arrays import distinct_texts
 
 Codes = npt.NDArray[np.int32]
 Array = npt.NDArray[Any]
@@ -34,19 +35,8 @@ class Interner(dict[object, int]):
     def categorical(self, codes: Array) -> pd.Categorical:
         """Returns a pandas Categorical over all interned strings; those made from one state share their categories."""
         if self._dtype is None or len(self._dtype.categories) != len(self):
-            self._dtype = pd.CategoricalDtype(pd.Index(list(self), dtype=object))
+            self._dtype = distinct_texts(pd.Index(list(self), dtype=object))
         return pd.Categorical.from_codes(codes, dtype=self._dtype, validate=False)
-
-
-def few_texts(values: list[str]) -> pd.Categorical:
-    """Returns `pd.Categorical(values)`, of few different texts in less than half of its time: each recording has ten such columns."""
-    texts = sorted(set(values))
-    if not 0 < len(texts) < np.iinfo(np.int8).max:
-        return pd.Categorical(cast(list[object], values))
-    place = {text: code for code, text in enumerate(texts)}
-    codes: Array = np.fromiter(map(place.__getitem__, values), np.int8, len(values))
-    dtype: Any = pd.CategoricalDtype(pd.Index(texts))
-    return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
 
 
 class RawInterner(Interner):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.tables.arrays import few_texts
 
 EFFECTS = {
     "digits past nanoseconds": "rounded half up to whole nanoseconds",
@@ -132,7 +133,7 @@ class Health:
             {
                 "reason": pd.Categorical(order, categories=order),
                 "count": [self._counts[r] for r in order],
-                "example": pd.Categorical([self._examples[r] for r in order]),
-                "effect": pd.Categorical([self._effects[r] for r in order]),
+                "example": few_texts([self._examples[r] for r in order]),
+                "effect": few_texts([self._effects[r] for r in order]),
             }
         )

@@ -37,8 +37,8 @@ def without_secrets(capture: Capture) -> Capture:
 
     Two names that differ only in their secrets stay two: the second ends with ` (2)`.
     """
-    types = (one for table in capture.tables.values() for one in table.dtypes.tolist() if isinstance(one, pd.CategoricalDtype))
-    shared = {id(one.categories): one.categories for one in types}
+    types = [one for table in capture.tables.values() if len(table) for one in table.dtypes.tolist()]
+    shared = {id(one.categories): one.categories for one in types if isinstance(one, pd.CategoricalDtype)}
     shown = _shown([str(text) for categories in shared.values() for text in categories.tolist()])
     facts = _facts(capture.facts)
     if not shown and facts is capture.facts:
@@ -60,7 +60,7 @@ def _table(table: pd.DataFrame, renamed: dict[int, pd.Index]) -> pd.DataFrame:
         str(name): from_codes(coded(table[name]).codes, renamed[id(dtype.categories)])
         for name, dtype in table.dtypes.items()
         if isinstance(dtype, pd.CategoricalDtype) and renamed[id(dtype.categories)] is not dtype.categories
-    }
+    } if len(table) else {}  # fmt: skip
     return table.assign(**new) if new else table  # type: ignore[arg-type]
 
 

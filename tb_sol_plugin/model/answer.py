@@ -334,7 +334,7 @@ def _of_one(request: AnalysisRequest, capture: Capture, query: Query, known: Kno
     item = request.item
     if item.scope == "capture":
         report = item.function(capture, query, known.fetch()) if known.keys else item.function(capture, query)
-        if len(capture.device["name"].cat.categories) > MANY_NAMES:
+        if len(capture.device["name"].array.categories) > MANY_NAMES:
             give_back()  # as much text as the table holds was made and left by the way, of some megabytes each time
         return report
     if item.scope == "none":

@@ -17,6 +17,7 @@ import pandas as pd
 
 from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.table import as_table
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.report import Column, Scalar
@@ -227,7 +228,8 @@ def of_codes(codes: npt.NDArray[np.integer], values: pd.Index | npt.NDArray[Any]
     used = arrays.in_use(codes, len(values))
     place = np.full(len(values) + 1, -1, dtype=np.int32)  # the last for none
     place[used] = np.arange(len(used), dtype=np.int32)
-    return Distinct(place[codes], plain_list(values.take(used).tolist()))
+    some = values.to_numpy()[used] if isinstance(values, pd.Index) and values.dtype == object else values.take(used)
+    return Distinct(place[codes], plain_list(some.tolist()))
 
 
 def as_distinct(values: Sequence[Scalar]) -> Distinct:
@@ -310,6 +312,8 @@ def column_data(
     """
     made = spelled or {}
     size = len(frame) if isinstance(frame, pd.DataFrame) else len(next(iter(frame.values()), ()))  # type: ignore[arg-type]
+    if isinstance(frame, pd.DataFrame):
+        frame = as_table(frame)
     if size > MANY_ROWS:
         return {c.name: Spelled(size, made[c.name]) if c.name in made else of_series(frame[c.name]) for c in columns}
     return {c.name: Spelled(size, made[c.name]).tolist() if c.name in made else plain_list(frame[c.name]) for c in columns}

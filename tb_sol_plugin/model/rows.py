@@ -39,9 +39,9 @@ _WORDS: Final = re.compile(f"[^{SPACE}]+")
 KEPT: Final = 8
 """Orders, and filters, of a table that are remembered."""
 SAMPLE: Final = 64
-SPELLED: Final = 500
+SPELLED: Final = 200
 """Rows whose texts are spelled to know how wide all are, where nearly each has its own."""
-LOOKED_AT: Final = 5_000
+LOOKED_AT: Final = 1_000
 """Values of a column that are looked at to know how wide all are; of numbers the smallest and the largest, too."""
 MOST_VALUES: Final = 200
 """Distinct values of a column that a reader is offered to filter by."""

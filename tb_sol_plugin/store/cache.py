@@ -209,9 +209,12 @@ def _to_arrow(series: pd.Series, declared: Field) -> tuple[pa.Array, str]:
         categorical = pd.Categorical(series)
     codes = np.ascontiguousarray(categorical.codes)
     categories = categorical.categories
-    words = pa.array(list(categories), pa.large_string())
-    mask = codes < 0
-    indices = pa.array(np.where(mask, 0, codes).astype(codes.dtype), mask=mask) if mask.any() else pa.array(codes)
+    words = pa.array(categories.tolist(), pa.large_string())
+    if len(codes) and int(codes.min()) < 0:
+        mask = codes < 0
+        indices = pa.array(np.where(mask, 0, codes).astype(codes.dtype), mask=mask)
+    else:
+        indices = pa.array(codes)
     return pa.DictionaryArray.from_arrays(indices, words), "object" if categories.dtype == object else "str"
 
 

@@ -22,6 +22,19 @@ Coded: TypeAlias = "pd.Categorical[Any]"
 
 def numbered(key: Ints) -> tuple[Ints, Ints]:
     """Returns (group per row, first row per group) of equal keys, in order of first appearance."""
+    if len(key):
+        low = int(key.min())
+        wide = int(key.max()) - low + 1
+        if wide <= 2 * len(key) + FEW:
+            place = np.subtract(key, low, dtype=np.intp)
+            first = np.full(wide, -1, np.int64)
+            first[place[::-1]] = np.arange(len(key) - 1, -1, -1)
+            there = np.flatnonzero(first >= 0)
+            begins = first[there]
+            begins.sort()
+            number = np.empty(wide, np.int64)
+            number[place[begins]] = np.arange(len(begins))
+            return number[place], begins
     code, unique = pd.factorize(key)
     return code.astype(np.int64, copy=False), first_of(code, len(unique)).astype(np.int64, copy=False)
 
@@ -156,7 +169,7 @@ def where(column: pd.Series, test: Callable[[str], bool], hints: Sequence[str] =
     if len(categories) <= FEW:
         return having(code, [place for place, text in enumerate(categories.tolist()) if test(str(text))], len(categories))
     used = in_use(code, len(categories))  # tables share dictionaries: most of a large one may be names of other tables
-    texts = [*map(str, categories.take(used).tolist())]
+    texts = spelled(categories, used)
     asked = hinted(texts, hints) if hints else range(len(texts))
     return having(code, [int(used[i]) for i in asked if test(texts[i])], len(categories))
 
@@ -181,7 +194,7 @@ def per_text(
     code = text.codes[rows]
     used = in_use(code, len(text.categories))
     out: npt.NDArray[Any] = np.zeros(len(text.categories) + 1, dtype)  # the last for none
-    out[used] = np.array([function(str(name)) for name in text.categories.take(used).tolist()], dtype)
+    out[used] = np.array([*map(function, spelled(text.categories, used))], dtype)
     if (code < 0).any():
         out[-1] = function("")
     found: npt.NDArray[Any] = out[code]
@@ -235,8 +248,14 @@ def pick(column: pd.Series, rows: npt.ArrayLike) -> Objects:
 def words(texts: pd.Index, code: npt.NDArray[np.integer]) -> Objects:
     """Returns the text of each code, "" for -1."""
     out, known = np.full(len(code), "", object), code >= 0
-    out[known] = [str(text) for text in texts.take(code[known]).tolist()]
+    out[known] = spelled(texts, code[known])
     return out
+
+
+def spelled(texts: pd.Index, places: npt.NDArray[np.integer]) -> list[str]:
+    """Returns some of the texts; without an index of them where texts are kept as Python's own."""
+    some = texts.to_numpy()[places] if texts.dtype == object else texts.take(places)
+    return [*map(str, some.tolist())]
 
 
 def at(column: pd.Series, rows: npt.NDArray[np.integer]) -> Coded:
@@ -244,7 +263,8 @@ def at(column: pd.Series, rows: npt.NDArray[np.integer]) -> Coded:
     if not len(column):
         return from_codes(np.full(len(rows), -1, np.int8), [])
     text = coded(column)
-    return from_codes(np.where(rows >= 0, text.codes[np.maximum(rows, 0)], -1), text.categories)
+    code = np.where(rows >= 0, text.codes[np.maximum(rows, 0)], -1)
+    return pd.Categorical.from_codes(code, dtype=text.dtype, validate=False)  # type: ignore[arg-type]
 
 
 def from_codes(code: npt.NDArray[np.integer], texts: Sequence[str] | npt.NDArray[np.generic] | pd.Index) -> Coded:
@@ -256,7 +276,24 @@ def from_codes(code: npt.NDArray[np.integer], texts: Sequence[str] | npt.NDArray
 def labels(code: npt.NDArray[np.integer], names: Sequence[str | None] | Objects) -> Coded:
     """Returns one name per row from its place among `names`; equal names are one label, None is none."""
     place, distinct = pd.factorize(np.asarray(names, object))
-    return from_codes(place[code].astype(np.int32), distinct)
+    dtype: Any = distinct_texts(pd.Index(distinct, dtype=object))
+    return pd.Categorical.from_codes(place[code].astype(np.int32), dtype=dtype, validate=False)
+
+
+def few_texts(values: list[str]) -> pd.Categorical:
+    """Returns `pd.Categorical(values)`, of few different texts in less than half of its time: each recording has ten such columns."""
+    texts = sorted(set(values))
+    if not 0 < len(texts) < np.iinfo(np.int8).max:
+        return pd.Categorical(cast(list[object], values))
+    place = {text: code for code, text in enumerate(texts)}
+    dtype: Any = distinct_texts(pd.Index(texts))
+    return pd.Categorical.from_codes(np.fromiter(map(place.__getitem__, values), np.int8, len(values)), dtype=dtype, validate=False)
+
+
+def distinct_texts(texts: pd.Index) -> pd.CategoricalDtype:
+    """Returns the type of a dictionary-encoded column of texts that are known to be distinct, which pandas would find out again."""
+    short = getattr(pd.CategoricalDtype, "_from_fastpath", None)
+    return pd.CategoricalDtype(texts) if short is None else short(texts, ordered=False)
 
 
 def largest(columns: list[pd.Series], rows: npt.ArrayLike, values: npt.NDArray[np.generic]) -> tuple[list[str], float]:

@@ -55,8 +55,10 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Spans:
         first, last = first[full], last[full]
     if not len(first):
         return empty()
-    order = np.argsort(first, kind="stable")
-    first, reach = first[order], np.maximum.accumulate(last[order])
+    if (first[1:] < first[:-1]).any():
+        order = np.argsort(first, kind="stable")
+        first, last = first[order], last[order]
+    reach = np.maximum.accumulate(last)
     opens = np.concatenate(([True], first[1:] > reach[:-1]))
     closes = np.concatenate((opens[1:], [True]))
     return first[opens], reach[closes]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
 from msgspec import Struct
 
 from tb_sol_plugin.cached import cached_property
+from tb_sol_plugin.tables.table import of_arrays
 
 
 class Field(Struct, frozen=True):
@@ -50,27 +51,12 @@ class Schema(Struct, frozen=True, dict=True):
         length = lengths.pop() if lengths else 0
         given = ((columns.get(name), field) for name, field in self.fields.items())
         made = [_none(field, length) if value is None else _typed(value, field) for value, field in given]
-        return _of_arrays(made, self._columns, length)
+        return of_arrays(made, self._columns, pd.RangeIndex(length))
 
     @cached_property
     def _columns(self) -> pd.Index:
         """The names of the columns, one index for all tables: how pandas keeps texts may differ where they are made (see `strings`)."""
         return pd.Index(list(self.fields))
-
-
-FEW: Final = 10_000
-"""Rows of a table up to which its columns are copied into one block per type: that takes less time than a block for each column."""
-
-
-def _of_arrays(arrays: list[Any], columns: pd.Index, length: int) -> pd.DataFrame:
-    """Returns a frame of arrays of one length; many rows stay as they are. pandas' own short way (1.0 to 3.0 have it) copies them."""
-    short = getattr(pd.DataFrame, "_from_arrays", None)
-    if short is not None and length <= FEW:
-        found: pd.DataFrame = short(arrays, columns=columns, index=pd.RangeIndex(length), verify_integrity=False)
-        return found
-    made = pd.DataFrame(dict(enumerate(arrays)), copy=False)
-    made.columns = columns
-    return made
 
 
 _UNNAMED: Final = pd.CategoricalDtype(pd.Index([""], dtype=object))

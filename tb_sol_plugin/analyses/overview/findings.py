@@ -47,6 +47,7 @@ from tb_sol_plugin.model.report import (
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Objects
+from tb_sol_plugin.tables.table import frame_of
 from tb_sol_plugin.units import capitalized, human
 
 COLUMNS = (
@@ -240,7 +241,7 @@ def _places(capture: Capture, waterfall: Waterfall, found: list[Finding]) -> tup
             code, first = arrays.factorize([layer[f.rows], phase[f.rows]])
             of_rows[f.id] = code + sum(len(part["rule"]) for part in parts)
             row = f.rows[first]
-            claimed = pd.Series(f.claimed).groupby(code).sum().to_numpy()
+            claimed = pd.Series(f.claimed).groupby(code).sum().to_numpy()  # compensated sums
             parts.append({
                 "rule": np.full(len(first), f.id, object), "layer": layers[layer[row]], "phase": phases[phase[row]],
                 "calls": np.bincount(code), "saving_ns": (claimed / waterfall.steps).round().astype(np.int64),
@@ -250,7 +251,7 @@ def _places(capture: Capture, waterfall: Waterfall, found: list[Finding]) -> tup
         return pd.DataFrame({c.name: pd.Series(dtype=object) for c in PLACE_COLUMNS}), of_rows
     out = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     order = np.argsort(-out["saving_ns"], kind="stable")
-    return pd.DataFrame({name: values[order] for name, values in out.items()}, index=order, copy=False), of_rows
+    return frame_of({name: values[order] for name, values in out.items()}, pd.Index(order)), of_rows
 
 
 def _layer_of(ops: pd.DataFrame) -> tuple[Objects, Ints]:

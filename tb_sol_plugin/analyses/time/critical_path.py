@@ -186,12 +186,13 @@ def _headline(capture: Capture, where: Scope, values: dict[str, Scalar], frame: 
     bound, part = max((("the host", host), (f"the {device_word(capture)}", device), ("other ranks", ranks)), key=lambda one: one[1])
     share = f"{human(part / whole, 'ratio')}** of its critical path"
     sentence = f"{step} of {human(whole, 'ns')} is bound by **{bound}, {share}. On it are {_largest(values, whole)}."
-    good = frame[frame["saved_half_ns"].notna()]
+    half = frame["saved_half_ns"]
+    good = np.flatnonzero(half.notna())
     if len(good):
-        best = good.iloc[int(good["saved_half_ns"].to_numpy(dtype=np.float64).argmax())]
-        saved = int(best["saved_half_ns"])
+        best = int(good[half.to_numpy()[good].astype(np.float64).argmax()])
+        saved = int(half.iloc[best])
         if saved > 0.005 * whole:
-            sentence += f" Half of the time of `{best['name']}` would save {human(saved, 'ns')}."
+            sentence += f" Half of the time of `{frame['name'].iloc[best]}` would save {human(saved, 'ns')}."
     return sentence
 
 
@@ -239,10 +240,10 @@ def _findings(capture: Capture, where: Scope, step: str, path: Path) -> list[Any
 
 def _steps(capture: Capture, path: Path) -> TableSection:
     frame = steps_frame(path)
-    number = capture.steps["number"].to_numpy()[frame["row"].to_numpy()]
-    start = capture.steps["start_ns"].to_numpy()[frame["row"].to_numpy()]
+    parts = {str(name): frame[name].to_numpy() for name in frame.columns}
+    number, start = (capture.steps[name].to_numpy()[parts["row"]] for name in ("number", "start_ns"))
     return make_table(
-        "steps", "Step by step", frame.assign(step=number, start_ns=start, split=frame["duration_ns"]), T.STEPS, key="step",
+        "steps", "Step by step", {**parts, "step": number, "start_ns": start, "split": parts["duration_ns"]}, T.STEPS, key="step",
         sort=Sort("step", False), timeline=OnTimeline("step", "start_ns", "duration_ns"),
     )  # fmt: skip
 

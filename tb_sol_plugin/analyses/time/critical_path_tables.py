@@ -24,6 +24,7 @@ from tb_sol_plugin.model.report import Column, Fact, Link, OnTimeline, Sort, Tab
 from tb_sol_plugin.model.row_links import RowLinks
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Rows
+from tb_sol_plugin.tables.table import frame_of
 from tb_sol_plugin.units import human
 
 HEIGHT: Final = 320
@@ -142,7 +143,7 @@ def items_frame(capture: Capture, found: pd.DataFrame, steps: int, whole: int, b
     kind = [CLASSES[k] for k in found["kind"].tolist()]
     mean = {c: found[c].to_numpy() for c in ("total_ns", "slack_ns", "saved_half_ns", "saved_zero_ns")}
     divided = {c: arrays.known(np.rint(v / steps).astype(np.int64) if c != "slack_ns" else v, v >= 0) for c, v in mean.items()}
-    return pd.DataFrame({
+    return frame_of({
         "name": _distinct([short.get(n, n) for n in names], names), "class": [LABELS[k] for k in kind],
         "time_ns": np.rint(time / steps).astype(np.int64), "share": time / max(whole * steps, 1), **divided,
         "share_of_total": arrays.known(np.minimum(time / np.maximum(total, 1), 1.0), total > 0), "segments": found["segments"].to_numpy(),

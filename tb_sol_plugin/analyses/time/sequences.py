@@ -137,7 +137,7 @@ class _Owners:
         there = host >= 0
         of = np.where(there, names.codes[host], -1) if there.any() else np.full(len(host), -1)
         used, self._code = arrays.in_order(of.astype(np.int64))
-        known = [str(name) for name in names.categories.take(used[used >= 0]).tolist()]
+        known = arrays.spelled(names.categories, used[used >= 0])
         spelled = [None] * int((used < 0).sum()) + (list(map(module_class_name, known)) if column == "module" else known)
         place: dict[str | None, int] = {}
         self._text = np.array([place.setdefault(name, len(place)) for name in spelled], np.int64)

@@ -43,7 +43,7 @@ from tb_sol_plugin.model.report import (
 )
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.series import thinned
-from tb_sol_plugin.tables.table import as_table
+from tb_sol_plugin.tables.table import as_table, frame_of
 from tb_sol_plugin.units import capitalized, human, side_by_side
 
 NOTHING: Final = ("no event with a duration in this recording", "record at least one step")
@@ -131,8 +131,8 @@ def run(capture: Capture, query: StepsQuery) -> Report:
     device = np.sum([columns[name] for name in P.CATEGORIES[:4]], axis=0)
     labels = [WHOLE if n < 0 else n for n in columns["step"].tolist()]
     columns |= _against(capture, where, length.tolist(), query.device_limits)
-    columns |= {"step": pd.Series(labels, dtype=object), "device_share": device / np.where(length > 0, length, np.nan)}
-    frame = as_table(pd.DataFrame(columns, copy=False))
+    columns |= {"step": np.array(labels, object), "device_share": device / np.where(length > 0, length, np.nan)}
+    frame = as_table(frame_of(columns))
     complete = frame["complete"].to_numpy()
     over = frame if complete.all() or not complete.any() else frame[complete]
     means = P.average(over)

@@ -22,6 +22,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.engines import PATTERNS, Iteration, iteration_of
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables.arrays import Ints, Rows
+from tb_sol_plugin.tables.table import frame_of
 
 WRAPPER = "autograd::engine::evaluate_function"
 
@@ -83,10 +84,12 @@ def launches(
     known = ids > 0
     rows, ids = rows[known], ids[known]
     if len(ids):
-        order = arrays.lex_order(ids, host.start[rows])
-        rows, ids = rows[order], ids[order]
+        order = arrays.stable_order(ids)
         first = np.ones(len(ids), bool)
-        first[1:] = ids[1:] != ids[:-1]
+        first[1:] = np.diff(ids[order]) != 0
+        if not first.all():  # of several calls of one number the one that begins first
+            order = arrays.lex_order(ids, host.start[rows])
+        rows, ids = rows[order], ids[order]
         health.add("two calls with one correlation", int((~first).sum()))
         inside = np.zeros(len(ids), bool)
         inside[1:] = ~first[1:] & (host.start[rows[1:]] < host.end_time[rows[:-1]])  # a driver call within that of the runtime
@@ -151,7 +154,7 @@ def flow_pairs(starts: pd.DataFrame, ends: pd.DataFrame, direction: Literal["bac
         start, end = _matches(starts["id"].to_numpy(), ends["id"].to_numpy())
         sides = ((starts, "_s", start), (ends, "_f", end))
         columns = {c + suffix: side[c].array[rows] for side, suffix, rows in sides for c in side.columns if c != "id"}
-        return pd.DataFrame(columns, copy=False)
+        return frame_of(columns)
     left = ends.rename(columns={c: c + "_f" for c in ends.columns if c != "id"}).sort_values("time_ns_f", kind="stable")
     right = starts.rename(columns={c: c + "_s" for c in starts.columns if c != "id"}).sort_values("time_ns_s", kind="stable")
     found = pd.merge_asof(left, right, left_on="time_ns_f", right_on="time_ns_s", by="id", direction=direction)
@@ -187,7 +190,7 @@ def communication(
     if not len(kernel):
         return np.zeros(0, bool), np.zeros(0, bool)
     used = arrays.in_use(text.codes, len(text.categories))  # most names are those of other tables
-    names = [*map(str, text.categories.take(used).tolist())]
+    names = arrays.spelled(text.categories, used)
     wider = {int(used[i]): names[i] for i in rules.communicating(names)}
     narrower = [code for code, name in wider.items() if rules.NARROW.search(name)]  # what the narrow pattern matches, the wide one does
     wide, narrow = (arrays.having(text.codes, [*found], len(text.categories)) & kernel for found in (wider, narrower))
@@ -211,8 +214,8 @@ def steps(host: Host, frame: pd.DataFrame, device: pd.DataFrame, extent: tuple[i
     if serving:
         rows = _iterations(host)
         number = np.arange(1, len(rows) + 1)
-    device_end = (device["start_ns"] + device["duration_ns"]).to_numpy()
     device_start = device["start_ns"].to_numpy()
+    device_end = device_start + device["duration_ns"].to_numpy()
     call = device["call"].to_numpy()
     if len(rows) == 0:
         low, high = extent
@@ -373,7 +376,7 @@ def _backward_flows(host: Host, flows: pd.DataFrame, sequence: Ints) -> tuple[Ro
         return _NONE
     columns = {name: flows[name].to_numpy() for name in ("id", "thread", "time_ns")}
     halves = (kind & among(flows["phase"], (phase,)) for phase in ("s", "f"))
-    starts, ends = (pd.DataFrame({name: values[half] for name, values in columns.items()}, copy=False) for half in halves)
+    starts, ends = (frame_of({name: values[half] for name, values in columns.items()}) for half in halves)
     pairs = flow_pairs(starts, ends, "backward")
     if pairs.empty:
         return _NONE

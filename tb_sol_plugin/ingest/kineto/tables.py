@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.devices.spec import DeviceProps
-from tb_sol_plugin.ingest.columns import Array, Buffer, Interner, few_texts, identity
+from tb_sol_plugin.ingest.columns import Array, Buffer, Interner, identity
 from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.ingest.kineto import link, rules
 from tb_sol_plugin.ingest.kineto.columns import Columns
@@ -20,6 +20,7 @@ from tb_sol_plugin.model.capture import larger_than_memory
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables.arrays import Ints, Mask
 from tb_sol_plugin.tables.schema import Schema
+from tb_sol_plugin.tables.table import frame_of
 from tb_sol_plugin.units import human
 
 # -- Copies and sets of memory ---------------------------------------------------------------------------------------
@@ -87,7 +88,7 @@ def observe_copies(device: pd.DataFrame, devices: Sequence[DeviceProps], health:
     if not len(rows):
         return
     read = ("name", "direction", "bytes", "stream", "device", "start_ns", "duration_ns", "bandwidth")
-    copies = pd.DataFrame({name: device[name].array[rows] for name in read}, copy=False)
+    copies = frame_of({name: device[name].array[rows] for name in read})
     for reason, mask in (
         ("unknown copy direction", link.among(copies["direction"], ("Unknown",))),
         ("copy without bytes", copies["bytes"].to_numpy() < 0),
@@ -336,10 +337,10 @@ def threads(columns: Columns) -> pd.DataFrame:
     names = [" ".join(dict.fromkeys(t for t in (process_names.get(p, ""), labels.get(p, "")) if t)) for p, _ in keys]
     return S.THREADS.frame(
         {
-            "process": few_texts([p for p, _ in keys]),
-            "thread": few_texts([t for _, t in keys]),
-            "process_name": few_texts(names),
-            "thread_name": few_texts([thread_names.get(k, "") for k in keys]),
+            "process": arrays.few_texts([p for p, _ in keys]),
+            "thread": arrays.few_texts([t for _, t in keys]),
+            "process_name": arrays.few_texts(names),
+            "thread_name": arrays.few_texts([thread_names.get(k, "") for k in keys]),
         }
     )
 
@@ -424,8 +425,8 @@ def categories(columns: Columns) -> pd.DataFrame:
     items = sorted(columns.counts.items(), key=lambda item: (-item[1], str(item[0])))
     return S.CATEGORIES.frame(
         {
-            "category": few_texts(["" if c is None else c for (c, _), _ in items]),
-            "phase": few_texts([p for (_, p), _ in items]),
+            "category": arrays.few_texts(["" if c is None else c for (c, _), _ in items]),
+            "phase": arrays.few_texts([p for (_, p), _ in items]),
             "count": [n for _, n in items],
         }
     )
@@ -458,8 +459,8 @@ def observe(columns: Columns, tables: dict[str, pd.DataFrame], view: link.Host) 
     health.add("same-stream overlap", _stream_overlaps(device))
     if len(device):
         steps = tables["steps"]
-        lost = steps[(steps["device_events"] == 0) & (steps["number"] >= 0)]
-        health.add("step without device events", len(lost), str(lost["name"].iloc[0]) if len(lost) else "")
+        lost = np.flatnonzero((steps["device_events"].to_numpy() == 0) & (steps["number"].to_numpy() >= 0))
+        health.add("step without device events", len(lost), str(steps["name"].iloc[int(lost[0])]) if len(lost) else "")
 
 
 def _early(device: pd.DataFrame, view: link.Host) -> tuple[int, str]:

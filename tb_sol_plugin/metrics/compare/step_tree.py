@@ -136,7 +136,7 @@ def _names(capture: Capture, nodes: Ints, kind: Ints, parent: Ints, root: str) -
     names = arrays.coded(capture.host["name"])
     code = names.codes[nodes].astype(np.int64)
     used, place = arrays.in_order(2 * code + (kind == S.ANNOTATION))
-    texts = [str(text) for text in names.categories.take(used // 2).tolist()]
+    texts = arrays.spelled(names.categories, used // 2)
     words = [root, *((phase_name(text) if one % 2 else text)[:NAME] for one, text in zip(used.tolist(), texts, strict=True))]
     place = np.append(0, place + 1)
     module = np.flatnonzero(kind == S.MODULE)

@@ -34,7 +34,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Mask, Places
-from tb_sol_plugin.tables.table import as_table
+from tb_sol_plugin.tables.table import as_table, frame_of
 
 REASONS: Final = {
     "tiny_read": "Reads a value",
@@ -95,11 +95,11 @@ def _blocking(capture: Capture, found: pd.DataFrame, thresholds: Thresholds) -> 
     idle = np.zeros(len(found), np.int64)
     parts = np.concatenate((start[first], resume[first])), np.concatenate((pause[first], late[first]))
     np.add.at(idle, np.concatenate((first, first)), _idle_once(host_idle(capture), *parts))
-    return pd.DataFrame({
-        "reason": pd.Series(reason, dtype=object, copy=False), "host_ns": np.where(blocked, length + second, 0), "lost_ns": lost,
+    return frame_of({
+        "reason": reason, "host_ns": np.where(blocked, length + second, 0), "lost_ns": lost,
         "idle_ns": idle, "wait": wait, "from_ns": np.where(blocked, start, 0), "pause_ns": np.where(blocked, pause, 0),
         "resume_ns": np.where(blocked, resume, 0), "until_ns": np.where(blocked, until, 0), "idle_until_ns": late,
-    }, copy=False)  # fmt: skip
+    })  # fmt: skip
 
 
 def _following(capture: Capture, moment: Ints) -> Ints:

@@ -20,7 +20,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as I
 from tb_sol_plugin.tables.arrays import Ints, exact_sums
-from tb_sol_plugin.tables.table import Table
+from tb_sol_plugin.tables.table import Table, as_table, frame_of
 
 ALL: Final = "all"
 """Every direction at once: copies of several directions that run at the same time count once."""
@@ -64,7 +64,8 @@ def per_step(capture: Capture, where: Scope) -> Table:
     summed = dict(zip([*both][1:], sums, strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(length > 0, summed["exposed_ns"] / (length * devices), np.nan)
-    return Table({"step": at, "direction": np.array(names, object)[place % len(names)], **summed, "step_ns": length, "share": share})
+    direction = np.array(names, object)[place % len(names)]
+    return as_table(frame_of({"step": at, "direction": direction, **summed, "step_ns": length, "share": share}))
 
 
 def union_parts(capture: Capture, code: Ints, found: pd.DataFrame, count: int) -> dict[str, Ints]:

@@ -23,7 +23,7 @@ from tb_sol_plugin.model.capture import Capture, larger_than_memory
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as I
 from tb_sol_plugin.tables.arrays import Ints, Mask, Objects, Rows
-from tb_sol_plugin.tables.table import Table, as_table
+from tb_sol_plugin.tables.table import Table, as_table, frame_of
 
 COPY_KERNEL: Final = "copy kernel"
 DIRECTIONS: Final = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "Memset", COPY_KERNEL, "Unknown")
@@ -91,8 +91,7 @@ def _copies(capture: Capture) -> Table:
         "frame": _frames(capture, device["call"].to_numpy()[row]), "phase_node": device_owners(capture).node[row],
         **_plain(device, row, "step"),
     }  # fmt: skip
-    as_they_are = {n: pd.Series(v, dtype=object, copy=False) if v.dtype == object else v for n, v in columns.items()}
-    return Table(as_they_are, copy=False)  # texts shared between rows stay shared
+    return as_table(frame_of(columns))  # texts shared between rows stay shared
 
 
 def _oversize(capture: Capture, direction: Objects, device: Ints, size: Ints) -> Mask:
@@ -253,6 +252,8 @@ def numbers_in_words(values: npt.NDArray[np.integer]) -> Objects:
 def covered(capture: Capture, device: Ints, start: Ints, end: Ints, *, communication: bool) -> Ints:
     """Returns the length of each interval that kernels of its own device cover: those that compute, or communication kernels too."""
     out = np.zeros(len(start), np.int64)
+    if len(device) and (device == device[0]).all():
+        return I.overlap_with(start, end, busy(capture, int(device[0]), communication=communication))
     for one in pd.unique(device).tolist():
         on_device = device == one
         out[on_device] = I.overlap_with(start[on_device], end[on_device], busy(capture, one, communication=communication))

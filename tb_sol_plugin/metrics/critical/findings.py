@@ -167,10 +167,11 @@ class _Judge:
 
     def _kernel(self) -> Finding | None:
         frame = items(self.capture, self.where, "kernel")
-        frame = frame[(frame["saved_half_ns"] > 0) & np.isin(frame["kind"], [PLACE[f"kernel_{k}"] for k in KERNEL_KINDS])]
-        if not len(frame):
+        half, kinds = frame["saved_half_ns"].to_numpy(), [PLACE[f"kernel_{k}"] for k in KERNEL_KINDS]
+        rows = np.flatnonzero((half > 0) & np.isin(frame["kind"].to_numpy(), kinds))
+        if not len(rows):
             return None
-        best = frame.iloc[int(frame["saved_half_ns"].to_numpy().argmax())]
+        best = frame.iloc[int(rows[half[rows].argmax()])]
         saved = int(best["saved_half_ns"]) / self.steps
         if saved < 0.02 * self.step:
             return None

@@ -31,6 +31,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, grouped
 from tb_sol_plugin.tables.arrays import Ints, Rows
+from tb_sol_plugin.tables.table import frame_of
 
 By: TypeAlias = Literal["kernel", "operator", "module", "phase", "thread", "class"]
 MOST_REPLAYED: Final = 50
@@ -164,7 +165,7 @@ def _items(capture: Capture, where: Scope, by: By, phase: str) -> pd.DataFrame:
     of_edge = edge_items(capture, window, keys, by)
     total, slack = _totals(capture, where, window, of_edge, size)
     half, zero = _saved(window, of_edge, rows)
-    return pd.DataFrame({
+    return frame_of({
         "name": keys.names.take(rows).to_numpy(object), "kind": kind[rows], "time_ns": time[rows],
         "segments": np.bincount(code, minlength=size)[rows],
         "inferred_ns": arrays.exact_sums(code, path.duration * path.inferred, size)[rows],

@@ -16,7 +16,7 @@ from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
-from tb_sol_plugin.tables.table import Table, as_table
+from tb_sol_plugin.tables.table import Table, as_table, frame_of
 
 COLUMNS: Final = (
     "call", "operator", "annotation", "start_ns", "call_ns", "device_ns", "delay_ns", "queue_length", "dry", "short", "blocked",
@@ -65,7 +65,7 @@ def launches(capture: Capture, rows: Mask) -> Table:
         call, operator, annotation, start, h.duration[call], device_ns, np.where(delay >= 0, delay, -1),
         every.queue[wanted].astype(np.int64), every.dry[wanted] & (delay >= 0), device_ns < h.duration[call], every.blocked[wanted],
     ]  # fmt: skip
-    return as_table(pd.DataFrame(dict(zip(COLUMNS, columns, strict=True)), copy=False))
+    return as_table(frame_of(dict(zip(COLUMNS, columns, strict=True))))
 
 
 def _launched(capture: Capture, graph: Graph) -> _Launched:

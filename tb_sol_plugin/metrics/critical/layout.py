@@ -166,6 +166,10 @@ def _layout(capture: Capture, where: Scope) -> Layout:
     )  # fmt: skip
 
 
+_LATENCY: Final = np.isin(np.arange(len(KINDS)), [*NORMAL_NS])
+"""Kinds of edges that are a latency."""
+
+
 def _pieces(
     capture: Capture, window: Window, item: npt.NDArray[np.integer], edges: Ints, part: Part | None = None
 ) -> Pieces:  # fmt: skip
@@ -175,13 +179,12 @@ def _pieces(
         item, edges, part = item[order], edges[order], part.at(order) if part is not None else None
     size, told = int(item.max(initial=-1)) + 2, part is not None and part.events is not None
     found, of = Merged(len(CLASSES), PLACE["unexplained"], size, NO_LIMIT, events=told), window.part
-    latency = np.isin(np.arange(len(KINDS)), [*NORMAL_NS])
     for begin in range(0, len(edges), AT_ONCE):
         at = slice(begin, begin + AT_ONCE)
         some, counted = edges[at], part.at(at) if part is not None else Part(np.full(len(edges[at]), -1), np.ones(len(edges[at]), np.int64))
         share, edge = shares_of(capture, window.graph, window.edges_in_graph(some)), of.of_edge[some]
         # a latency is an edge by itself, whose limit holds at any scale; those of a stream within a chain are split as they were measured
-        alone = latency[window.kind[some]] & (edge >= 0) & (of.high[edge] - of.low[edge] == 1)
+        alone = _LATENCY[window.kind[some]] & (edge >= 0) & (of.high[edge] - of.low[edge] == 1)
         events = np.zeros(0) if counted.events is None else counted.events
         found.add(share, edge, alone, item[at].astype(np.int64) + 1, counted.ns, counted.count, events)
     keys, *columns = found.columns()

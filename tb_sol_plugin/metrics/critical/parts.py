@@ -10,6 +10,7 @@ import pandas as pd
 from tb_sol_plugin.metrics.critical.path import CLASSES, KERNEL_KINDS, LABELS, PLACE, Path
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.table import frame_of
 
 PARTS: Final = {
     "host_ns": ("Host code", "host", "Python, operators and other code on the host", ("host_python", "host_operator", "host_other")),
@@ -50,7 +51,7 @@ def steps_frame(path: Path) -> pd.DataFrame:
     out = {"row": path.rows, "duration_ns": path.end - path.begin}
     for name, (*_, classes) in PARTS.items():
         out[name] = of_class[:, [PLACE[c] for c in classes]].sum(axis=1)
-    return pd.DataFrame(out)
+    return frame_of(out)
 
 
 def _longest(path: Path, kind: int) -> int:
@@ -68,7 +69,7 @@ def classes_frame(path: Path) -> pd.DataFrame:
     time = mean_of(total, steps)
     last = np.array([_longest(path, k) for k in rows.tolist()], np.int64)
     whole = max(int(total.sum()), 1)
-    return pd.DataFrame({
+    return frame_of({
         "class": [LABELS[CLASSES[k]] for k in rows.tolist()], "time_ns": time[rows], "share": total[rows] / whole,
         "segments": np.bincount(path.kind, minlength=len(CLASSES))[rows],
         "inferred_ns": arrays.exact_sums(path.kind, path.duration * path.inferred, len(CLASSES))[rows] // max(steps, 1),

@@ -105,7 +105,7 @@ def _modules(capture: Capture) -> tuple[str, ...]:
     h = capture.host
     text = arrays.coded(h["name"])
     used = arrays.in_use(text.codes[attribution.of_kind(capture, S.MODULE)], len(text.categories))
-    instances = [str(name) for name in text.categories.take(used).tolist()]
+    instances = arrays.spelled(text.categories, used)
     of = Counter(module_class_name(name) for name in instances)
     kept = {name: count for name, count in of.items() if not WRAPPERS.fullmatch(name)}
     return tuple(f"{name} x {count}" for name, count in sorted(kept.items())) if len(kept) <= MOST else ()

@@ -21,6 +21,7 @@ from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as I
 from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.tables.table import frame_of
 
 # -- batch -----------------------------------------------------------------------------------------------------------
 
@@ -140,10 +141,10 @@ def steps(capture: Capture, *, replicas: int = 0) -> pd.DataFrame:
     else:
         spans, busy = _host_reductions(capture), _host_computation(capture)
     reduce = I.overlap_with(start, end, spans)
-    return pd.DataFrame({
+    return frame_of({
         "number": table["number"].to_numpy(), "duration_ns": end - start, "sync_ns": I.overlap_with(start, end, I.subtract(spans, busy)),
         "reduce_ns": reduce, "reduces": reduce > 0, "complete": table["complete"].to_numpy(),
-    }, copy=False)  # fmt: skip
+    })  # fmt: skip
 
 
 def _backward_starts(capture: Capture) -> Ints:

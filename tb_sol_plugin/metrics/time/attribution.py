@@ -110,7 +110,7 @@ def _names_of_kind(capture: Capture, kind: int) -> tuple[npt.NDArray[np.integer]
         text = arrays.coded(capture.host["name"])
         code = text.codes[of_kind(capture, kind)]
         used = arrays.in_use(code, len(text.categories))
-        return code, used.tolist(), [str(name) for name in text.categories.take(used).tolist()]
+        return code, used.tolist(), arrays.spelled(text.categories, used)
 
     return memo(capture, ("attribution.names_of_kind", kind), make)
 
@@ -133,7 +133,7 @@ def _names(capture: Capture) -> tuple[list[int], list[str]]:
     def make() -> tuple[list[int], list[str]]:
         text = arrays.coded(capture.host["name"])
         used = arrays.in_use(text.codes, len(text.categories))
-        return used.tolist(), [str(name) for name in text.categories.take(used).tolist()]
+        return used.tolist(), arrays.spelled(text.categories, used)
 
     return memo(capture, ("attribution.names",), make)
 
@@ -219,16 +219,17 @@ def self_among(capture: Capture, kinds: tuple[int, ...]) -> Ints:
 
 def _self_among(capture: Capture, kinds: tuple[int, ...]) -> Ints:
     h = host(capture)
-    mask = np.isin(h.kind, kinds)
+    mask = np.zeros(len(h.kind), np.bool_)
+    for kind in kinds:  # few: quicker than looking each row up
+        mask |= h.kind == kind
     rows = np.flatnonzero(mask).astype(np.int32)
     out = np.zeros(len(h.start), np.int64)
     if not len(rows):
         return out
-    up = np.where(h.parent[rows] >= 0, h.parent[rows], -1).astype(np.int32)
-    above = tree.nearest(mask, h.parent, h.stop, up, h.start[rows], h.end)
-    place = np.full(len(h.start), -1, np.int32)
+    above = tree.nearest(mask, h.parent, h.stop, np.maximum(h.parent[rows], -1), h.start[rows], h.end)
+    place = np.full(len(h.start) + 1, -1, np.int32)  # the last for none
     place[rows] = np.arange(len(rows), dtype=np.int32)
-    parent = np.where(above >= 0, place[np.maximum(above, 0)], -1)
+    parent = place[above]
     out[rows] = tree.self_time(h.start[rows], h.duration[rows], parent)
     return out
 

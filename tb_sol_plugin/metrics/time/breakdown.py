@@ -28,7 +28,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.engines import iteration_of
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Mask, Places
-from tb_sol_plugin.tables.table import Table
+from tb_sol_plugin.tables.table import Table, as_table, frame_of
 
 Rule: TypeAlias = Literal["wide", "narrow"]
 
@@ -128,7 +128,7 @@ def breakdown(capture: Capture, where: Scope, *, rule: Rule = "wide", only_linke
     ids = capture.device["device"].to_numpy()
     every, there = _row(capture, "all", rows, where, rule), np.unique(ids[rows]).tolist()
     each = [every | {"device": str(i)} if len(there) == 1 else _row(capture, str(i), rows & (ids == i), where, rule) for i in there]
-    return pd.DataFrame({name: [one[name] for one in (every, *each)] for name in every})
+    return frame_of({name: [one[name] for one in (every, *each)] for name in every})
 
 
 def steps_window(capture: Capture, where: Scope) -> tuple[int, int]:
@@ -252,7 +252,7 @@ def gaps(capture: Capture, rows: Mask, *, kernel_wait_ns: int = KERNEL_WAIT_NS) 
     parts = [_of_device(capture, rows & (ids == i), int(i), kernel_wait_ns) for i in np.unique(ids[rows]).tolist()]
     columns = ("device", "start_ns", "duration_ns", "cause", "next")
     none = np.zeros(0, np.int64)
-    found = Table({c: np.concatenate([none, *(part[i] for part in parts)]) for i, c in enumerate(columns)}, copy=False)
+    found = as_table(frame_of({c: np.concatenate([none, *(part[i] for part in parts)]) for i, c in enumerate(columns)}))
     last[:] = [(rows, kernel_wait_ns, found)]
     return found
 
@@ -558,7 +558,7 @@ def split_steps(capture: Capture, *, rule: Rule = "wide") -> Table:
     Columns: step (number, -1 for the pseudo-step), start_ns, duration_ns, complete, device_events, host_ns (the host's own
     length), and the categories, which add up to duration_ns.
     """
-    return memo(capture, ("step_split.steps", rule), lambda: Table(_split_steps(capture, rule), copy=False))
+    return memo(capture, ("step_split.steps", rule), lambda: as_table(frame_of(_split_steps(capture, rule))))
 
 
 def _split_steps(capture: Capture, rule: Rule) -> dict[str, npt.NDArray[np.generic]]:

@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.tables.table import frame_of
+
 # -- A short name for a kernel ---------------------------------------------------------------------------------------
 # what a person calls it, without parameters and most template arguments.
 #
@@ -395,7 +397,7 @@ def classify(names: Iterable[object], vendor: str) -> pd.DataFrame:
     place, known = matrix_places(found, vendor)
     matches = [known[i] for i in place.tolist()]
     code: npt.NDArray[np.int8] = np.array([-1 if m.tensor_core is None else int(m.tensor_core) for m in matches], np.int8)
-    return pd.DataFrame({
+    return frame_of({
         "name": found, "plain": plain, "tensor_core": code, "unit": [m.unit for m in matches], "rule": [m.rule for m in matches],
         "kind": kinds_of(plain),
     })  # fmt: skip

@@ -195,8 +195,7 @@ def _of_length(kernels: Kernels, times: _Times, own: _Windows, longer: _Windows,
     chosen = chosen[more[longer.code[first[chosen]]] < often[chosen]]
     if not len(chosen):
         return []
-    begin = first[chosen]
-    chosen = chosen[np.where(begin > 0, more[longer.code[np.maximum(begin - 1, 0)]], 0) < often[chosen]]
+    chosen = chosen[more[longer.code[first[chosen] - 1]] < often[chosen]]  # before the first kernel: the last, with which none begins
     chosen = chosen[np.argsort(-cost[chosen], kind="stable")][:_PER_LENGTH]
     chosen = chosen[[not _periodic(kernels.name[at : at + length].tolist()) for at in first[chosen].tolist()]] if len(chosen) else chosen
     if not len(chosen):

@@ -250,7 +250,7 @@ def _spelled(column: arrays.Coded, word: Ints) -> arrays.Objects:
     """Returns the texts of some codes, "" for one beyond them all."""
     out = np.full(len(word), "", object)
     known = word < len(column.categories)
-    out[known] = [str(one) for one in column.categories.take(word[known]).tolist()]
+    out[known] = arrays.spelled(column.categories, word[known])
     return out
 
 

@@ -27,7 +27,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Rows
-from tb_sol_plugin.tables.table import as_table
+from tb_sol_plugin.tables.table import as_table, frame_of
 
 LONGEST: Final = 2_048
 """Characters of a path of phases that is written in full."""
@@ -220,7 +220,7 @@ def _phase_times(capture: Capture, part: Scope) -> pd.DataFrame:
     }
     use = (_subtree(tree, count) > 0) | (columns["device_events"] > 0)
     shown = {name: values[use] for name, values in columns.items()}
-    return pd.DataFrame({n: pd.Series(v, dtype=object, copy=False) if v.dtype == object else v for n, v in shown.items()}, copy=False)
+    return frame_of(shown)
 
 
 def _operators(capture: Capture, part: Scope) -> tuple[Rows, Ints]:

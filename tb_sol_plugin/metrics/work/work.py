@@ -35,7 +35,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, factorize, known_sums
-from tb_sol_plugin.tables.table import as_table
+from tb_sol_plugin.tables.table import as_table, frame_of
 
 NOTHING: Final = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
@@ -323,7 +323,7 @@ def _frame(
         "module": own,
         "layer": _labels(*_read(host["name"], own, module_class_name)),
     }
-    return pd.DataFrame(made, copy=False)
+    return frame_of(made)
 
 
 def _coded(code: npt.NDArray[np.int8], texts: tuple[str, ...]) -> pd.Categorical:
@@ -369,7 +369,7 @@ def _read(column: pd.Series, rows: npt.NDArray[np.integer], reader: Callable[[st
     used = np.flatnonzero(np.bincount(codes + 1, minlength=1)) - 1
     place = np.zeros(len(texts) + 1, np.int64)  # the last for none
     place[used] = np.arange(len(used))
-    read = [reader(str(text)) for text in texts.take(used[used >= 0]).tolist()]  # ascending: none comes first
+    read = [*map(reader, arrays.spelled(texts, used[used >= 0]))]  # ascending: none comes first
     return place[codes], ["", *read] if len(read) < len(used) else read
 
 

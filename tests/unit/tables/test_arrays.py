@@ -18,6 +18,7 @@ from tb_sol_plugin.tables.arrays import (
     known_total,
     largest,
     medians,
+    numbered,
     per_text,
     ranked,
     texts,
@@ -58,6 +59,13 @@ def test_values_in_order_are_those_of_a_sort(values: list[int]) -> None:
     key = np.array(values, np.int64)
     expected = np.unique(key, return_inverse=True)
     assert [part.tolist() for part in in_order(key)] == [part.tolist() for part in expected]
+
+
+@given(st.lists(st.integers(-(2**62), 2**62) | st.integers(-3, 3), max_size=30))
+def test_equal_keys_are_numbered_in_order_of_first_appearance(values: list[int]) -> None:
+    seen = list(dict.fromkeys(values))
+    group, first = numbered(np.array(values, np.int64))
+    assert group.tolist() == [seen.index(v) for v in values] and first.tolist() == [values.index(v) for v in seen]
 
 
 def test_rows_are_alike_only_where_all_columns_agree_however_large_their_numbers() -> None:

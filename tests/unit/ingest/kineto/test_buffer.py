@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tb_sol_plugin.ingest.columns import Buffer, few_texts
+from tb_sol_plugin.ingest.columns import Buffer
 from tb_sol_plugin.ingest.kineto import decode, reader
+from tb_sol_plugin.tables.arrays import few_texts
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.0])
