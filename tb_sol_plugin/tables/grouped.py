@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Floats, Ints, Rows, ranges
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, Rows, ranges
 from tb_sol_plugin.tables.compiled import compiled, fixed
 from tb_sol_plugin.tables.intervals import search_from
 
@@ -139,6 +140,29 @@ class Sums:
         return quantiles(self.group, self.time, self.count, shares)
 
 
+@dataclass(frozen=True)
+class Totals:
+    """What rows of a table add up to by group: count, how many are flagged, the time of all, the sum of each further column.
+
+    longest: the row that takes longest, of equal ones the one that starts first; -1 of a group without any.
+    """
+
+    count: Ints
+    flagged: Ints
+    total: Ints
+    more: tuple[Ints, ...]
+    longest: Ints
+
+
+def totals(rows: Ints, code: Rows, start: Ints, duration: Ints, flags: Mask, more: Sequence[Ints], groups: int) -> Totals:
+    """Adds up some rows of a table by group, in one pass over its columns. code: group per row of the table, from 0 on for these rows."""
+    out, longest = np.zeros((groups, 3 + len(more)), np.int64), np.full(groups, -1, np.int64)
+    read = fixed(rows, np.int64), fixed(code, np.int32), fixed(start, np.int64), fixed(duration, np.int64), fixed(flags, np.bool_)
+    totals_kernel.of(len(rows), LOADING_PAYS)(*read, tuple(fixed(one, np.int64) for one in more), out, longest)
+    count, flagged, total, *others = np.ascontiguousarray(out.T)
+    return Totals(count, flagged, total, tuple(others), longest)
+
+
 def quantiles(group: Rows, value: Ints, count: Ints, shares: tuple[float, ...]) -> list[Ints]:
     """Returns per share and group the lowest value that at least that share of the group's are not above; 0 for a group without any.
 
@@ -172,9 +196,35 @@ def load() -> None:
     sums, runs, keys = Sums(1, 1), Runs(one, one + 1, one), Keys(group, group.astype(np.uint8), np.zeros((1, 1), np.int32))
     sums.add(runs, keys, Times(one, one, Inside(group - 1, group + 1, group, np.zeros(2, np.int64))), 0, 1)
     sums.quantiles(1.0)
+    totals(one, group, one, one, one > 0, (one, one, one), 1)
 
 
 # -- compiled loops: compiled once, kept in numba's cache -------------------------------------------------------------
+
+
+def _totals(rows, code, start, duration, flags, more, out, longest):  # type: ignore[no-untyped-def]
+    """Does what the loop below does, column by column."""
+    own, time = code[rows], duration[rows]
+    for place, values in enumerate((np.ones(len(rows), np.int64), flags[rows], time, *(column[rows] for column in more))):
+        np.add.at(out[:, place], own, values)
+    order = np.lexsort((start[rows], -time))[::-1]  # the last one written stays: the first of those that take longest
+    longest[own[order]] = rows[order]
+
+
+@compiled(plain=_totals)
+def totals_kernel(rows, code, start, duration, flags, more, out, longest):  # type: ignore[no-untyped-def]
+    """Adds count, flags, time and further columns of rows to `out`, by group, and writes the row with most time of each to `longest`."""
+    for i in range(len(rows)):
+        row = rows[i]
+        group, time = code[row], duration[row]
+        out[group, 0] += 1
+        out[group, 1] += flags[row]
+        out[group, 2] += time
+        for k in range(len(more)):
+            out[group, 3 + k] += more[k][row]
+        best = longest[group]
+        if best < 0 or time > duration[best] or (time == duration[best] and start[row] < start[best]):
+            longest[group] = row
 
 
 @compiled()

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import ratio
-from tb_sol_plugin.metrics.report.longest import LONGEST, longest, on_timeline
+from tb_sol_plugin.metrics.report.longest import LONGEST, of_calls, on_timeline
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.operators import Groups, groups
 from tb_sol_plugin.metrics.time.scope import Scope, scope
@@ -45,6 +45,7 @@ from tb_sol_plugin.model.report import (
 )
 from tb_sol_plugin.model.row_links import RowLinks
 from tb_sol_plugin.tables.arrays import whole_or_none
+from tb_sol_plugin.tables.grouped import totals
 from tb_sol_plugin.units import human
 
 # -- Columns and facts ------------------------------------------------------------------------------------------------
@@ -234,28 +235,29 @@ def _sums(capture: Capture, part: Scope, grouped: Groups, limits: str) -> _Sums:
     duration = device["duration_ns"].to_numpy()[chosen]
     operator = device["operator"].to_numpy()
     rows = grouped.rows
-    codes = grouped.code[rows]
     group_of_device = np.where(operator >= 0, grouped.code[np.maximum(operator, 0)], -1) if len(h.start) else operator
     own = group_of_device[chosen]
     total = at.inclusive(capture, launch.call[chosen], launch.time[chosen], duration, grouped.code)
     per_call = at.union_per_operator(capture, chosen, whole=part.whole)
-    events_per_call = at.sum_by(np.where(own >= 0, operator[chosen], -1), np.ones(len(own), np.int64), len(h.start))
-    host_total = at.sum_by(codes, h.duration[rows], size)
-    calls = at.sum_by(codes, np.ones(len(rows), np.int64), size)
+    launching = np.zeros(len(h.start) + 1, np.bool_)  # the last for none
+    launching[operator[chosen]] = True
+    self_times = at.self_among(capture, (S.OPERATOR, S.CALL)), at.self_among(capture, (S.OPERATOR,))
+    sums = totals(rows, grouped.code, h.start, h.duration, launching[:-1], (per_call, *self_times), size)
+    device_union, host_self, host_self_with_calls = sums.more
     device_self = at.sum_by(own, duration, size)
     found = {
-        "calls": calls,
+        "calls": sums.count,
         "device_self_ns": device_self,
         "device_total_ns": _padded(total, size),
-        "device_self_union_ns": at.sum_by(codes, per_call[rows], size),
-        "launching_calls": at.sum_by(codes, (events_per_call[rows] > 0).astype(np.int64), size),
-        "device_events": at.sum_by(own, np.ones(len(own), np.int64), size),
-        "host_total_ns": host_total,
-        "host_self_ns": at.sum_by(codes, at.self_among(capture, (S.OPERATOR, S.CALL))[rows], size),
-        "host_self_with_calls_ns": at.sum_by(codes, at.self_among(capture, (S.OPERATOR,))[rows], size),
-        "host_mean_ns": host_total / np.maximum(calls, 1),
-        "device_mean_ns": device_self / np.maximum(calls, 1),
-        **longest(codes, h.start[rows], h.duration[rows], size),
+        "device_self_union_ns": device_union,
+        "launching_calls": sums.flagged,
+        "device_events": np.bincount(own[own >= 0], minlength=size),
+        "host_total_ns": sums.total,
+        "host_self_ns": host_self,
+        "host_self_with_calls_ns": host_self_with_calls,
+        "host_mean_ns": sums.total / np.maximum(sums.count, 1),
+        "device_mean_ns": device_self / np.maximum(sums.count, 1),
+        **of_calls(sums.longest, h.start, h.duration),
     }
     columns: Columns = {**grouped.columns, **{name: held(values) for name, values in found.items()}}
     reasons = at.unowned(capture, np.where(chosen, group_of_device, 0), at.NO_OPERATOR)

@@ -40,9 +40,14 @@ def longest(
     best = best[np.argsort(start[best], kind="stable")][::-1]
     call = np.full(size, -1, np.int64)
     call[row[best]] = best
+    return of_calls(call, start, duration)
+
+
+def of_calls(call: Ints, start: Ints, duration: Ints) -> dict[str, pd.arrays.IntegerArray]:
+    """Returns the columns of LONGEST for rows whose longest calls are known. call: of each row, -1 for none."""
     none = call < 0
     at = np.maximum(call, 0)
-    found = {TIME: duration[at], START: start[at]} if len(row) else {TIME: call, START: call}
+    found = {TIME: duration[at], START: start[at]} if len(duration) else {TIME: call, START: call}
     return {name: pd.arrays.IntegerArray(values.astype(np.int64), none.copy()) for name, values in found.items()}
 
 

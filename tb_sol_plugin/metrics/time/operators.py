@@ -41,15 +41,22 @@ def groups(capture: Capture, by: str, part: Scope) -> Groups:
     return _groups(capture, by, part)
 
 
+@dataclass(frozen=True)
+class _Alike:
+    """Operator calls of a selection by all that is said of them. rows: their host rows. kind: number of what is alike, of each.
+
+    columns: of each kind, in order of first appearance.
+    """
+
+    rows: npt.NDArray[np.int64]
+    kind: Codes
+    columns: dict[str, Column]
+
+
 def _groups(capture: Capture, by: str, part: Scope) -> Groups:
-    h = at.host(capture)
-    rows = np.flatnonzero((h.kind == S.OPERATOR) & part.host)
-    name = _codes(capture.host["name"], rows)
-    properties = dict(
-        memo(capture, ("operator_properties",), lambda: _properties(capture, rows)) if part.whole else _properties(capture, rows)
-    )
+    alike = memo(capture, ("operators_alike",), lambda: _alike(capture, part)) if part.whole else _alike(capture, part)
     if by == "name_phase":
-        properties["phase"] = _phase(capture, rows)
+        alike = _with_phase(capture, alike)
     second = {
         "name_shape": "input_shapes",
         "name_dtype": "dtype",
@@ -57,22 +64,38 @@ def _groups(capture: Capture, by: str, part: Scope) -> Groups:
         "name_thread": "thread",
         "name_phase": "phase",
     }.get(by)
-    names, texts = name
+    names, texts = alike.columns["name"]
     if second is None:
         key = names.astype(np.int64)
     else:
-        other, _ = properties[second]
+        other, _ = alike.columns[second]
         key = names.astype(np.int64) * (int(other.max(initial=0)) + 2) + other
     keys, group = arrays.in_order(key)
-    code = np.full(len(h.start), -1, np.int32)
-    code[rows] = group
+    code = np.full(len(at.host(capture).start), -1, np.int32)
+    code[alike.rows] = group.astype(np.int32)[alike.kind]
     first = np.zeros(len(keys), np.int64)
-    first[group[::-1]] = np.arange(len(rows))[::-1]
+    first[group[::-1]] = np.arange(len(group))[::-1]
     columns: dict[str, list[Any]] = {"name": texts[names[first]].tolist() if len(first) else []}
-    for label, (values, categories) in properties.items():
-        columns[label] = _one_or_count(values, categories, group, first, _PLURAL[label])
+    for label, (values, categories) in alike.columns.items():
+        if label != "name":
+            columns[label] = _one_or_count(values, categories, group, first, _PLURAL[label])
     own = columns["name"] if second is None else [f"{n} {other or ''}" for n, other in zip(columns["name"], columns[second], strict=True)]
-    return Groups(rows, code, {"id": own, **columns})
+    return Groups(alike.rows, code, {"id": own, **columns})
+
+
+def _alike(capture: Capture, part: Scope) -> _Alike:
+    rows = np.flatnonzero((at.host(capture).kind == S.OPERATOR) & part.host)
+    columns = {"name": _codes(capture.host["name"], rows), **_properties(capture, rows)}
+    kind, first = arrays.factorize([codes for codes, _ in columns.values()])
+    return _Alike(rows, kind.astype(np.int32), {label: (codes[first], texts) for label, (codes, texts) in columns.items()})
+
+
+def _with_phase(capture: Capture, alike: _Alike) -> _Alike:
+    phase, texts = _phase(capture, alike.rows)
+    kind, first = arrays.factorize([alike.kind, phase])
+    before = alike.kind[first]
+    columns = {label: (codes[before], words) for label, (codes, words) in alike.columns.items()}
+    return _Alike(alike.rows, kind.astype(np.int32), {**columns, "phase": (phase[first], texts)})
 
 
 _PLURAL = {"input_shapes": "shapes", "dtype": "types", "module": "modules", "thread": "threads", "phase": "phases"}
@@ -163,7 +186,7 @@ def _one_or_count(
 ) -> list[str | None]:
     """Returns per group its one value, None if unknown, or `3 shapes`."""
     count = np.ones(len(first), np.int64)
-    differ = np.flatnonzero(codes != codes[first][group])
+    differ = np.flatnonzero(codes != codes[first][group]) if len(texts) > 1 else codes[:0]
     if len(differ):
         several = np.zeros(len(first), np.bool_)
         several[group[differ]] = True

@@ -116,3 +116,22 @@ def test_medians_of_many_values_are_those_of_a_sort(rows: int) -> None:
     assert np.isnan(found[1::2]).all()
     assert found[::2].tolist() == [float(np.median(value[group == one])) for one in range(0, 18, 2)]
     assert np.array_equal(found, arrays.medians(group, value, 18), equal_nan=True)
+
+
+@given(st.lists(st.tuples(st.integers(-1, 3), st.integers(-3, 3), st.integers(0, 3), st.booleans()), max_size=40))
+def test_totals_are_those_of_a_plain_loop_compiled_or_not(rows: list[tuple[int, int, int, bool]]) -> None:
+    # GIVEN rows of a table, some in no group
+    code, start, duration = (np.array([row[k] for row in rows], np.int64) for k in range(3))
+    flags, wanted = np.array([row[3] for row in rows], np.bool_), np.flatnonzero(code >= 0)
+    # WHEN those in groups are added up, in numpy and in the compiled loop
+    grouped.load()
+    compiled = grouped.totals(wanted, code.astype(np.int32), start, duration, flags, (start, duration * 2**50), 4)
+    out, longest = np.zeros((4, 5), np.int64), np.full(4, -1, np.int64)
+    grouped._totals(wanted, code, start, duration, flags, (start, duration * 2**50), out, longest)
+    # THEN both are what a loop over the rows of each group finds
+    for group in range(4):
+        mine = [i for i in wanted.tolist() if code[i] == group]
+        best = min(mine, key=lambda i: (-duration[i], start[i], i), default=-1)
+        sums = [len(mine), *(sum(int(v[i]) for i in mine) for v in (flags, duration, start)), sum(int(duration[i]) * 2**50 for i in mine)]
+        found = [int(v[group]) for v in (compiled.count, compiled.flagged, compiled.total, *compiled.more)]
+        assert found == out[group].tolist() == sums and compiled.longest[group] == longest[group] == best
