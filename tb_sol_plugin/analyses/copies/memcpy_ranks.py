@@ -23,6 +23,7 @@ from tb_sol_plugin.metrics.copies.records import COLORS, DIRECTIONS, NAMES
 from tb_sol_plugin.metrics.ranks import sections as R
 from tb_sol_plugin.metrics.ranks.comparison import Comparison, Measure, Ranks, Spread, frame_of, known, ranks_of
 from tb_sol_plugin.metrics.ranks.sections import TITLE, RankAxis, axis_of, farthest, hover_head, marks, median_line, name_note
+from tb_sol_plugin.metrics.time.attribution import device_count
 from tb_sol_plugin.metrics.time.scope import in_steps, scope
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
@@ -122,8 +123,8 @@ def copies_of_rank(capture: Capture, query: Query) -> RankCopies:
             int((subset & launched).sum()), int(size[sized & launched].sum()) if sized.any() else None,
             int(duration[subset & launched].sum()), exposed_in_steps.get(name, 0), int(lost[subset & launched].sum()) if has_host else None,
         ))  # fmt: skip
-    devices = int(np.unique(capture.device["device"].to_numpy()).size)
-    return RankCopies(where.step_count if where.steps else 0, where.window_length_ns, True, devices, tuple(out))
+    steps = where.step_count if where.steps else 0
+    return RankCopies(steps, where.window_length_ns, True, device_count(capture), tuple(out))
 
 
 def _counted_direction(row: dict[str, object]) -> DirectionCopies:

@@ -16,6 +16,7 @@ from tb_sol_plugin.metrics.copies.exposure import ALL
 from tb_sol_plugin.metrics.copies.records import COLORS, DIRECTIONS, NAMES, memory_text
 from tb_sol_plugin.metrics.rules.copies import rules_off
 from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time.attribution import device_count
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model import schemas as S
@@ -169,7 +170,7 @@ def _figure(table: groups.Columns, capture: Capture, worst: int | None) -> Figur
     order: F.Plain = {"type": "category", "categoryorder": "array", "categoryarray": x, "nticks": 14}
     steps, exposed = len(table["row"]), int(table["exposed_ns"].mean())
     share = float(table["exposed_ns"].sum() / max(table["step_ns"].sum(), 1))
-    several = records.devices(capture) > 1
+    several = device_count(capture) > 1
     saving = f"hiding all of it could save {human(exposed, 'ns')} per step at most, {human(share, 'ratio')} of it"
     return FigureSection(
         id="exposure",
@@ -508,7 +509,7 @@ def _peers(capture: Capture, directions: groups.Columns) -> list[FactsSection]:
     """Returns the card of peer copies: profilers may leave them out, so with several devices and none recorded they are unknown."""
     if "PtoP" in directions["direction"]:
         return []
-    used = records.devices(capture)
+    used = device_count(capture)
     ranks = capture.facts.world_size or 1
     if max(used, ranks) < 2:
         return []

@@ -17,6 +17,7 @@ from tb_sol_plugin.devices.spec import MATRIX_COLUMNS, DeviceSpec
 from tb_sol_plugin.metrics.report.longest import LONGEST
 from tb_sol_plugin.metrics.report.notes import check_of
 from tb_sol_plugin.metrics.time import scope
+from tb_sol_plugin.metrics.time.attribution import device_count
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import windows_of
 from tb_sol_plugin.metrics.work.columns import MODELED
@@ -287,7 +288,7 @@ def _use(capture: Capture, done: Work, part: Scope, spec: DeviceSpec) -> dict[st
     if usual is not None:
         time = round(usual.length_ns * len(rows))
     inside = performed(done.ops).take(np.flatnonzero(np.isin(done.ops["step"].to_numpy(), rows)))
-    devices = max(len(np.unique(capture.device["device"].to_numpy())), 1)
+    devices = max(device_count(capture), 1)
     use = use_of(inside, spec, time, devices=devices)
     return {"mfu": use.mfu, "hfu": use.hfu, "bandwidth_utilisation": use.bandwidth_utilisation, "steps_ns": time}
 

@@ -17,6 +17,7 @@ from tb_sol_plugin.metrics.report.gap_rows import GAP_COLUMNS, single_gaps
 from tb_sol_plugin.metrics.report.notes import edge_notices
 from tb_sol_plugin.metrics.report.stretch import stretch
 from tb_sol_plugin.metrics.time import breakdown as B
+from tb_sol_plugin.metrics.time.attribution import device_count
 from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -182,6 +183,6 @@ def _headline(capture: Capture, where: Scope, whole: int, total: dict[str, int])
     window = max(where.window_length_ns, 1)
     first = sorted(((ns, CAUSES[name]) for name, ns in total.items() if ns), reverse=True)[:3]
     text = ", ".join(f"{label} {human(ns / whole, 'ratio')}" for ns, label in first)
-    several = len(np.unique(capture.device["device"].to_numpy())) > 1
+    several = device_count(capture) > 1
     of = "" if several else f", {human(min(whole / window, 1.0), 'ratio')} of the {'steps' if where.rows else 'recording'}"
     return f"Between its first and its last event the {word} idles **{human(whole, 'ns')}**{of}: {text}."

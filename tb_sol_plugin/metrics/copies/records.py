@@ -101,11 +101,6 @@ def _oversize(capture: Capture, direction: Objects, device: Ints, size: Ints) ->
     return larger_than_memory(pd.DataFrame({"direction": direction, "device": device, "bytes": size}), capture.facts.devices)
 
 
-def devices(capture: Capture) -> int:
-    """Returns on how many devices the recording has events."""
-    return memo(capture, ("copies.devices",), lambda: len(pd.unique(capture.device["device"].to_numpy())))
-
-
 def _plain(device: pd.DataFrame, row: npt.NDArray[np.intp], *names: str) -> dict[str, npt.NDArray[np.generic]]:
     return {name: device[name].to_numpy()[row] for name in names}
 

@@ -67,17 +67,21 @@ def thread_time(capture: Capture, thread: np.ndarray, begin: Ints, end: Ints) ->
     """Returns ns of each window by what its thread does in it: one array per name of ON_HOST; they add up to the window."""
     graph = graph_of(capture)
     nodes = graph.nodes
-    time, doing = nodes.time[: nodes.hosts], _doing(capture, graph)
-    of_thread = at.host(capture).thread[nodes.row]
+    doing, bounds_of = _doing(capture, graph), np.append(np.flatnonzero(nodes.begins), nodes.hosts)
+    threads = at.host(capture).thread[nodes.row[bounds_of[:-1]]]  # ascending, as the nodes stand
     out = [np.zeros(len(begin), np.int64) for _ in ON_HOST]
     by_thread = np.argsort(thread, kind="stable")
     bounds = np.flatnonzero(np.diff(thread[by_thread], prepend=-1, append=-1))
     for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         mine = by_thread[first:last]
-        low, high = (int(i) for i in np.searchsorted(of_thread, (thread[mine[0]], thread[mine[0]] + 1)))
-        own, what = time[low:high], doing[low:high]
-        if low < high:
-            each = passes.doing_until(own, what, np.concatenate((begin[mine], end[mine])), len(ON_HOST), ON_HOST.index("host_other"))
+        place = int(np.searchsorted(threads, thread[mine[0]]))
+        if place < len(threads) and threads[place] == thread[mine[0]]:
+            own = nodes.time[bounds_of[place] : bounds_of[place + 1]]
+            low = max(int(np.searchsorted(own, begin[mine].min(), side="right")) - 1, 0)
+            high = int(np.searchsorted(own, end[mine].max(), side="right"))
+            some = slice(int(bounds_of[place]) + low, int(bounds_of[place]) + high)
+            moments = np.concatenate((begin[mine], end[mine]))
+            each = passes.doing_until(nodes.time[some], doing[some], moments, len(ON_HOST), ON_HOST.index("host_other"))
             for code, took in enumerate(each[:, len(mine) :] - each[:, : len(mine)]):
                 out[code][mine] = took
     return out

@@ -10,6 +10,7 @@ from typing import TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from msgspec import Struct
 
 from tb_sol_plugin.metrics import memo
@@ -153,6 +154,11 @@ def launching_calls(capture: Capture) -> Ints:
         return np.flatnonzero(mask_of(capture, call[call >= 0]))
 
     return memo(capture, ("attribution.launching_calls",), make)
+
+
+def device_count(capture: Capture) -> int:
+    """Returns on how many devices the recording has events."""
+    return memo(capture, ("attribution.devices",), lambda: len(pd.unique(capture.device["device"].to_numpy())))
 
 
 class Launch(Struct, frozen=True):
