@@ -40,21 +40,26 @@ def memo(capture: Capture, key: Hashable, make: Callable[[], T]) -> T:
 
     `key` begins with the name of the deriving function, so that two of them never meet: `("scope", query.step)`.
     The result is shared: callers do not change it. An error is the caller's alone: who waited makes it again. What depends on device limits
-    is kept by `memo_under`.
+    is kept by `memo_under`. A large recording keeps as much as `Results` allow: what went is made again.
     """
+    kept = capture.memo
     while True:
-        found = capture.memo.get(key, _ABSENT)
+        found = kept.get(key, _ABSENT)
         if found is _ABSENT:
-            found = capture.memo.setdefault(key, _Making())
+            found = kept.setdefault(key, _Making())
         if not isinstance(found, _Making):
+            if kept.limit:
+                kept.used(key)
             return cast(T, found)
         with found.lock:
-            if capture.memo.get(key) is not found:  # made, or given up, by the thread that had the lock
+            if kept.get(key) is not found:  # made, or given up, by the thread that had the lock
                 continue
             try:
-                made = capture.memo[key] = make()
+                if kept.limit:
+                    return kept.timed(key, make)
+                made = kept[key] = make()
             except BaseException:
-                capture.memo.pop(key, None)
+                kept.pop(key, None)
                 raise
             return made
 

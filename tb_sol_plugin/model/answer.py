@@ -91,6 +91,7 @@ class AnalysisReducer(Struct, frozen=True, dict=True):
             return Reduced(facts, missing=Missing(error.message, error.hint))
         except BadQuery as error:
             return Reduced(facts, missing=Missing(error.message, error.hint, error=True, field=error.field))
+        capture.shrink()
         return Reduced(facts, msgspec.msgpack.encode(found))
 
 
@@ -334,8 +335,9 @@ def _of_one(request: AnalysisRequest, capture: Capture, query: Query, known: Kno
     item = request.item
     if item.scope == "capture":
         report = item.function(capture, query, known.fetch()) if known.keys else item.function(capture, query)
+        capture.shrink()
         if len(capture.device["name"].array.categories) > MANY_NAMES:
-            give_back()  # as much text as the table holds was made and left by the way, of some megabytes each time
+            give_back()  # of many names as much text as the table holds was made and left by the way, of some megabytes each time
         return report
     if item.scope == "none":
         return item.function(query) if item.with_recording is None else item.with_recording(capture, query)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.devices.spec import EMPTY, DeviceBook, DeviceProps, DeviceSpec
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.requirements import Requirement, missing
+from tb_sol_plugin.model.results import Origin, Results, limit_of
 from tb_sol_plugin.tables.table import StoredTable, StoredTables, Table, as_table, numbers_of
 
 __all__ = ["Capture", "DeviceProps", "Facts"]
@@ -58,7 +59,7 @@ class Facts(msgspec.Struct, frozen=True):
     attached_notes: tuple[str, ...] = msgspec.field(default=(), name="beside")
 
 
-class Capture:
+class Capture(Origin):
     """Holds the facts and tables of one opened recording. Tables are not to be changed; derive new frames.
 
     `run`, `worker` and `span` are the names the store gave it ("" when opened directly from a file). `devices` are the rows
@@ -86,8 +87,21 @@ class Capture:
         self.attached_state = attached_state
         self.unjoined: Capture | None = None
         """For `store`: this recording without what its graph launches replay, where that was put into its tables."""
-        self.memo: dict[object, object] = {}
+        self.memo = Results(limit_of(self.rows(S.HOST.name) + self.rows(S.DEVICE.name)))
         """For `metrics`: results derived from the tables, by a key of the deriving function (see `metrics.memo`)."""
+
+    def shrink(self) -> None:
+        """Lets results of a large recording go where they exceed what is kept of one, and what was looked at of tables on disk.
+
+        Call it after an answer.
+        """
+        if not self.memo.limit:
+            return
+        if isinstance(self.tables, StoredTables):
+            self.tables.let_go()
+            self.memo.shrink()
+        else:
+            self.memo.shrink(self.tables.values())
 
     def with_devices(self, devices: DeviceBook) -> Capture:
         """Returns the same recording with other rows of device files. Tables are shared; what was derived with the old rows is not."""
@@ -176,9 +190,9 @@ class Capture:
         return self.analyze(name, **query)
 
 
-def stored(there: Mapping[str, StoredTable], size: int) -> StoredTables:
-    """Returns the tables of a capture on disk, each made when it is asked for; those that are not there are empty. size: bytes of all."""
-    return StoredTables({name: there[name] if name in there else _without_rows(name) for name in S.ALL}, size)
+def stored(there: Mapping[str, StoredTable], size: int, let_go: Callable[[], object]) -> StoredTables:
+    """Returns the tables of a capture on disk, each made when it is asked for; those that are not there are empty. See `StoredTables`."""
+    return StoredTables({name: there[name] if name in there else _without_rows(name) for name in S.ALL}, size, let_go)
 
 
 @cache

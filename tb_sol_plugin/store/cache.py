@@ -345,7 +345,7 @@ class Cache:
             of = (file, place, schemas.ALL[name])
             there[name] = StoredTable(place.rows, partial(read, *of), partial(read_column, *of), partial(read_numbers, *of))
         self._mapped[key] = [(path, before)]
-        return Capture(contents.facts, stored(there, contents.sealed.size))
+        return Capture(contents.facts, stored(there, contents.sealed.size, partial(_let_go, file)))
 
     def changed(self, key: str) -> bool:
         """Whether a file of an entry was changed in place since its tables were mapped: they must not be touched any more.

@@ -408,14 +408,15 @@ LITTLE_BYTES: Final = 100
 
 
 def is_analysed(capture: Capture) -> bool:
-    """Whether an open capture has its graph of dependencies, on which most rests that analyses derive."""
-    return ("critical.graph",) in capture.memo
+    """Whether an open capture has, or had, its graph of dependencies, on which most rests that analyses derive."""
+    return ("critical.graph",) in capture.memo or "critical.graph" in capture.memo.dropped
 
 
 def open_bytes(capture: Capture) -> int:
     """Returns bytes that an open capture takes at most: its tables, and what analyses have derived of their events."""
     each = DERIVED_BYTES if is_analysed(capture) else LITTLE_BYTES if capture.memo else 0
-    return table_bytes(capture) + each * (capture.rows("host") + capture.rows("device"))
+    derived = each * (capture.rows("host") + capture.rows("device"))
+    return table_bytes(capture) + min(derived, capture.memo.limit or derived)
 
 
 def table_bytes(capture: Capture) -> int:

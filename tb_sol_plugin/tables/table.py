@@ -139,11 +139,12 @@ def numbers_of(column: pd.Series) -> npt.NDArray[Any]:
 class StoredTables(Mapping[str, Table]):
     """Tables by name, each made when it is first asked for and then kept: of a recording on disk most questions need a few.
 
-    size: bytes of all of them where they lie.
+    size: bytes of all of them where they lie. let_go: gives back the memory through which they are seen, until they are looked at again.
     """
 
-    def __init__(self, stored: Mapping[str, StoredTable], size: int) -> None:
+    def __init__(self, stored: Mapping[str, StoredTable], size: int, let_go: Callable[[], object]) -> None:
         self.size = size
+        self.let_go = let_go
         self._stored = stored
         self._made: dict[str, Table] = {}
 

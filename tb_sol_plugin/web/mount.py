@@ -24,7 +24,7 @@ class WebOptions:
     hosts: tuple[str, ...] = ()
     first_wait: float = 0.2
     memo_bytes: int = 256_000_000
-    rows_bytes: int = 256_000_000
+    rows_bytes: int = 128_000_000
 
     @property
     def original(self) -> bool:

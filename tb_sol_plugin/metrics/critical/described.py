@@ -78,6 +78,10 @@ def described(
     return out
 
 
+ROOM_LEFT: Final = 105
+"""Percent of the pieces that are expected for which room is made."""
+
+
 class Merged:
     """Pieces of the time of condensed edges: what of one is of one class and item is one piece.
 
@@ -85,26 +89,32 @@ class Merged:
     events: as many as the edges say, if they do.
     """
 
-    def __init__(self, classes: int, rest: int, items: int, no_limit: int, *, events: bool) -> None:
-        """classes, items: how many of each, and none. rest: the class of what is not explained. no_limit: `most` where all is."""
+    def __init__(self, classes: int, rest: int, items: int, no_limit: int, edges: int, *, events: bool) -> None:
+        """classes, items: how many of each, and none. rest: the class of what is not explained. no_limit: `most` where all is. edges: how
+        many will be added in all.
+        """
         self._terms = (rest, items, no_limit)
         self._slots = np.full((2, classes * items), -1, np.int64)
         self._state = np.array([0, 0, -1], np.int64)
-        self._room = 0
+        self._room, self._edges, self._to_come = 0, edges, edges
         self._columns: list[npt.NDArray[Any]] = [np.zeros(0, np.int64) for _ in range(4)] + [np.zeros(0)] * events
 
-    def add(self, what: Described, place: Rows, alone: Mask, item: Ints, own: Ints, count: Ints, events: Floats) -> None:
+    def add(self, what: Described, into: Rows, alone: Mask, item: Ints, own: Ints, count: Ints, events: Floats) -> None:
         """Adds edges, in order of the condensed edges that they are part of.
 
-        place: these, -1 of none. alone: edges whose time is one piece with a limit. item: of each, from 0 on. own: ns that count in place
+        into: these, -1 of none. alone: edges whose time is one piece with a limit. item: of each, from 0 on. own: ns that count in place
         of what is explained, -1 for that. count, events: of each edge; events may be empty.
         """
-        need = int(self._state[0]) + 2 * len(item)
-        if need > self._room:
-            self._room = max(need, 3 * self._room // 2)
-            self._columns = [np.append(column, np.zeros(self._room - len(column), column.dtype)) for column in self._columns]
+        size, done = int(self._state[0]), self._edges - self._to_come
+        self._to_come -= len(item)
+        if (need := size + 2 * len(item)) > self._room:
+            self._room = need + (ROOM_LEFT * size * self._to_come // (100 * done) if done else 0)  # as many pieces per edge as until now
+            for place, column in enumerate(self._columns):
+                longer = np.zeros(self._room, column.dtype)
+                longer[:size] = column[:size]
+                self._columns[place] = longer
         of = (what.lag, what.excess, what.most, item, own, count)
-        read = fixed(place, np.int32), fixed(alone, np.bool_), fixed(what.kind, np.int8), tuple(fixed(c, np.int64) for c in of)
+        read = fixed(into, np.int32), fixed(alone, np.bool_), fixed(what.kind, np.int8), tuple(fixed(c, np.int64) for c in of)
         merge_kernel.of(len(item), LOADING_PAYS)(
             *read, fixed(events, np.float64), self._terms, self._slots, self._state, (*self._columns, np.zeros(0))[:5]
         )

@@ -162,14 +162,15 @@ def _items(capture: Capture, where: Scope, by: By, phase: str) -> pd.DataFrame:
     kind = np.zeros(size, np.int64)
     ascending = np.argsort(sums, kind="stable")
     kind[pair[ascending] // len(CLASSES)] = pair[ascending] % len(CLASSES)  # the class with most time is written last
+    segments = np.bincount(code, minlength=size)
+    inferred = arrays.exact_sums(code[path.inferred], path.duration[path.inferred], size)
+    del code, of_pair  # as long as the path
     of_edge = edge_items(capture, window, keys, by)
     total, slack = _totals(capture, where, window, of_edge, size)
     half, zero = _saved(window, of_edge, rows)
     return frame_of({
-        "name": keys.names.take(rows).to_numpy(object), "kind": kind[rows], "time_ns": time[rows],
-        "segments": np.bincount(code, minlength=size)[rows],
-        "inferred_ns": arrays.exact_sums(code, path.duration * path.inferred, size)[rows],
-        "total_ns": total[rows], "slack_ns": slack[rows], "saved_half_ns": half, "saved_zero_ns": zero,
+        "name": keys.names.take(rows).to_numpy(object), "kind": kind[rows], "time_ns": time[rows], "segments": segments[rows],
+        "inferred_ns": inferred[rows], "total_ns": total[rows], "slack_ns": slack[rows], "saved_half_ns": half, "saved_zero_ns": zero,
     })  # fmt: skip
 
 

@@ -158,8 +158,9 @@ def _layout(capture: Capture, where: Scope) -> Layout:
     held = window.binding[part.node].astype(np.int64)
     binding = np.where(held >= 0, part.of_edge[held], -1).astype(np.int32) if len(part.of_edge) else held.astype(np.int32)
     item = edge_items(capture, window, keys_of(capture, "class"), "class")
-    edges = np.arange(len(window.lag)) if window.edges is not None else np.flatnonzero(window.inside)
-    pieces = _pieces(capture, window, item[edges], edges)
+    inside = window.inside
+    edges = np.arange(len(inside), dtype=np.int32)[inside]
+    pieces = _pieces(capture, window, item[inside], edges)
     return Layout(
         window, int(path.begin.min()), int(path.end.max()), len(path.rows), path.begin, window.lags, binding, window.times,
         pieces,
@@ -171,14 +172,14 @@ _LATENCY: Final = np.isin(np.arange(len(KINDS)), [*NORMAL_NS])
 
 
 def _pieces(
-    capture: Capture, window: Window, item: npt.NDArray[np.integer], edges: Ints, part: Part | None = None
+    capture: Capture, window: Window, item: npt.NDArray[np.integer], edges: npt.NDArray[np.integer], part: Part | None = None
 ) -> Pieces:  # fmt: skip
     """Returns the pieces of some edges of a window. item: of each of them. part: what of them counts; None for all."""
     if (edges[1:] < edges[:-1]).any():
         order = np.argsort(edges, kind="stable")
         item, edges, part = item[order], edges[order], part.at(order) if part is not None else None
     size, told = int(item.max(initial=-1)) + 2, part is not None and part.events is not None
-    found, of = Merged(len(CLASSES), PLACE["unexplained"], size, NO_LIMIT, events=told), window.part
+    found, of = Merged(len(CLASSES), PLACE["unexplained"], size, NO_LIMIT, len(edges), events=told), window.part
     for begin in range(0, len(edges), AT_ONCE):
         at = slice(begin, begin + AT_ONCE)
         some, counted = edges[at], part.at(at) if part is not None else Part(np.full(len(edges[at]), -1), np.ones(len(edges[at]), np.int64))

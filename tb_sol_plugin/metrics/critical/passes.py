@@ -17,7 +17,7 @@ LOADING_PAYS: Final = 20_000
 """Nodes up to which the plain loops cost less than loading the compiled ones."""
 AT_ONCE: Final = 8
 """Items that are replayed in one pass."""
-LANE_BYTES: Final = 64 << 20
+LANE_BYTES: Final = 32 << 20
 """Memory that such a pass takes at most, but for one item."""
 NEVER: Final = 2**62
 """A latest time of what no end waits for."""

@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics import kept_with, meanwhile, memo, memo_under
 from tb_sol_plugin.metrics.copies import records
 from tb_sol_plugin.metrics.copies.thresholds import DEFAULT, Thresholds
@@ -38,14 +37,15 @@ from tb_sol_plugin.units import human
 class Replayed:
     """Findings with the savings of a replay, in order. grade: of the critical path; "" where nothing was replayed: savings are at most.
 
-    error_ns: of a saving, per step. taken: what each takes of which edges of the window, ns, by its id.
+    error_ns: of a saving, per step. window: returns what was replayed, which is large. taken: what each takes of which edges of it, ns, by
+    its id.
     """
 
     found: list[Finding]
     grade: str = ""
     error_ns: int = 0
     steps: int = 1
-    window: Window | None = None
+    window: Callable[[], Window] | None = None
     taken: dict[str, tuple[Rows, Ints]] = field(default_factory=dict)
 
     @property
@@ -53,9 +53,9 @@ class Replayed:
         """Those whose time is not hidden behind other work."""
         return [f for f in self.found if not f.hidden]
 
-    @cached_property
+    @property
     def shown_together_ns(self) -> int:
-        """What those that are shown save together, per step: replayed once for all that says it."""
+        """What those that are shown save together, per step."""
         return self.together_ns(self.shown)
 
     @property
@@ -68,12 +68,22 @@ class Replayed:
         return ("hidden" if one.hidden else "replay") if self.grade else "at most"
 
     def together_ns(self, some: Sequence[Finding]) -> int:
-        """Returns what some of them save together, per step: replayed at once, else the sum of what they save at most."""
+        """Returns what some of them save together, per step: replayed at once, once for all that ask, else the sum of what they save at
+        most.
+        """
         if self.window is None:
             return combined_ns(some, self.steps)
+        together: dict[tuple[str, ...], int] = self.__dict__.setdefault("_together", {})
+        key = tuple(one.id for one in some)
+        if key not in together:
+            together[key] = self._replayed_ns(some, self.window())
+        return together[key]
+
+    def _replayed_ns(self, some: Sequence[Finding], window: Window) -> int:
         taken = [self.taken[one.id] for one in some]
-        edges, ns = (np.concatenate([np.zeros(0, np.int64), *(pair[i] for pair in taken)]) for i in (0, 1))
-        saved = round(self.window.moved_ns(edges, ns) / self.steps)
+        edges: Rows = np.concatenate([np.zeros(0, np.int32), *(edge for edge, _ in taken)])
+        ns = np.concatenate([np.zeros(0, np.int64), *(own for _, own in taken)])
+        saved = round(window.moved_ns(edges, ns) / self.steps)
         return min(max(saved, max((f.saving for f in some), default=0)), sum(f.removed or 0 for f in some))
 
 
@@ -158,9 +168,11 @@ def _replayed(
     window, path = window_of_steps(capture, where), path_of(capture, where)
     runs = np.flatnonzero(window.kind == DEVICE)
     row = window.graph.nodes.device_rows(window.in_graph(window.target[runs]))
-    of_path = window.edge_places(path.edge)
+    of_path = window.edge_places(path.edge).astype(np.int32)
     holds = of_path >= 0
-    edge, start, stop = of_path[holds], path.start[holds], (path.start + path.duration)[holds]
+    edge, start = of_path[holds], path.start[holds]
+    stop = start + path.duration[holds]
+    del of_path, holds  # of a long recording's path
     steps = len(path.rows)
     step_ns = int((path.end - path.begin).sum()) / steps
     of, out, taken, left = takes(row), [], {}, window.lag.copy()
@@ -170,11 +182,12 @@ def _replayed(
         some = np.flatnonzero(removed)
         idle = iv.overlap_with(start, stop, spans) if len(spans[0]) else np.zeros(0, np.int64)
         at = np.flatnonzero(idle)
-        edges, ns = np.concatenate((runs[some], edge[at])), np.concatenate((removed[some], idle[at]))
+        edges: Rows = np.concatenate((runs[some].astype(np.int32), edge[at]))
+        ns = np.concatenate((removed[some], idle[at]))
         saved = min(max(round(window.moved_ns(edges, ns, left) / steps), 0), one.saving)
-        taken[one.id] = edges.astype(np.int32), ns
+        taken[one.id] = edges, ns
         out.append(replace(one, saving=saved, removed=one.saving, hidden=saved < least * step_ns))
-    return Replayed(ranked(out), trust.grade, round(trust.error * step_ns), steps, window, taken)
+    return Replayed(ranked(out), trust.grade, round(trust.error * step_ns), steps, lambda: window_of_steps(capture, where), taken)
 
 
 def _of_copies(capture: Capture, rows: Ints, found: Finding, steps: int) -> Taken:
