@@ -37,7 +37,6 @@ from tb_sol_plugin.model.row_links import RowLinks
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.units import human
 
-MOST_GROUPS: Final = 100_000
 MOST_LINKS: Final = 4_096
 """Links that are kept: who moves an area asks for nearly the same rows again."""
 PAGES: Final = {
@@ -202,9 +201,7 @@ def _facts(values: dict[str, Scalar]) -> FactsSection:
 
 
 def _groups(chosen: Selection, by: Literal["name", "category", "track"]) -> TableSection:
-    every, shown = chosen.groups(by), chosen.timeline
-    left = len(every["group"]) - MOST_GROUPS
-    frame = {name: column[:MOST_GROUPS] for name, column in every.items()}
+    (frame, left), shown = chosen.groups(by), chosen.timeline
     category, group = frame["category"], frame["group"]
     labels = {
         "name": shown.events.names.text, "category": [label for _, label, _ in CATEGORIES], "track": [t.path for t in shown.tracks],
@@ -223,7 +220,7 @@ def _groups(chosen: Selection, by: Literal["name", "category", "track"]) -> Tabl
     return make_table(
         "groups", {"name": "By name", "category": "By kind of work", "track": "By track"}[by], columns, GROUPS, sort=Sort("total_ns"),
         filters=["category"] if by == "name" else [], adds=["count", "self_ns"], empty="No event in this selection.",
-        footer=f"{left:,} more with less time" if left > 0 else "",
+        footer=f"{left:,} more with less time" if left else "",
         row_links=_links(kinds, names) if by == "name" else {},
     )  # fmt: skip
 

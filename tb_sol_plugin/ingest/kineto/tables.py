@@ -256,9 +256,11 @@ def device(columns: Columns, origin: int, view: link.Host, tables: dict[str, pd.
             np.zeros(0, np.int64),
         )
     order = arrays.lex_order(np.asarray(raw["start"]), np.asarray(raw["index"]))
+    once: dict[tuple[str, str], Array] = {}
     for name in raw:  # one after the other: the column as it was read goes as soon as the one in order is there
-        raw[name] = np.asarray(raw[name])[order]
-    raw["start"] -= origin
+        column = np.asarray(raw[name])
+        raw[name] = _constant(column, once) if _is_constant(column) else column[order]
+    raw["start"] = raw["start"] - origin
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     call, method = link.launches(view, tables["calls"], raw, tables["flows"], columns.health)
@@ -298,6 +300,22 @@ def device(columns: Columns, origin: int, view: link.Host, tables: dict[str, pd.
     frame = S.DEVICE.frame(out)
     out["communication"], out["communication_narrow"] = link.communication(view, frame, owner["annotation"], owner["operator"])
     return out, frame, back
+
+
+def _is_constant(column: Array) -> bool:
+    """Whether a column says the same of every row, as of what no tracer recorded."""
+    if column.dtype.kind == "f" and np.isnan(column[0]):
+        return bool(np.isnan(column[-1]) and np.isnan(column).all())
+    return bool(column[0] == column[-1] and (column == column[0]).all())
+
+
+def _constant(column: Array, once: dict[tuple[str, str], Array]) -> Array:
+    """Returns a column of one value: columns of one type and value are one array, which cannot be written to."""
+    key = column.dtype.str, repr(column[0])
+    if key not in once:
+        once[key] = np.full(len(column), column[0])
+        once[key].flags.writeable = False
+    return once[key]
 
 
 def collectives(columns: Columns, order: Ints) -> pd.DataFrame:

@@ -251,13 +251,14 @@ def gaps(capture: Capture, rows: Mask, *, kernel_wait_ns: int = KERNEL_WAIT_NS) 
     ids = capture.device["device"].to_numpy()
     parts = [_of_device(capture, rows & (ids == i), int(i), kernel_wait_ns) for i in np.unique(ids[rows]).tolist()]
     columns = ("device", "start_ns", "duration_ns", "cause", "next")
-    none = np.zeros(0, np.int64)
-    found = as_table(frame_of({c: np.concatenate([none, *(part[i] for part in parts)]) for i, c in enumerate(columns)}))
+    kinds = (np.int64, np.int64, np.int64, np.int8, np.int32)
+    whole = (np.concatenate([np.zeros(0, kind), *(part[i] for part in parts)]) for i, kind in enumerate(kinds))
+    found = as_table(frame_of(dict(zip(columns, whole, strict=True))))
     last[:] = [(rows, kernel_wait_ns, found)]
     return found
 
 
-def _of_device(capture: Capture, rows: Mask, device_id: int, kernel_wait_ns: int) -> tuple[Ints, ...]:
+def _of_device(capture: Capture, rows: Mask, device_id: int, kernel_wait_ns: int) -> tuple[npt.NDArray[np.integer], ...]:
     device = capture.device
     start, end = spans_of(capture, rows)
     opened, closed = end[:-1], start[1:]
@@ -272,7 +273,7 @@ def _of_device(capture: Capture, rows: Mask, device_id: int, kernel_wait_ns: int
         [CAUSES.index("unknown"), CAUSES.index("host_wait"), CAUSES.index("kernel_wait")],
         CAUSES.index("other"),
     )
-    return np.full(len(opened), device_id, np.int64), opened, closed - opened, cause, following
+    return np.full(len(opened), device_id, np.int64), opened, closed - opened, cause.astype(np.int8), following.astype(np.int32)
 
 
 def by_cause(found: pd.DataFrame) -> dict[str, int]:

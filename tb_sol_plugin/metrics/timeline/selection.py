@@ -26,6 +26,7 @@ GroupBy = Literal["name", "category", "track"]
 Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 """A table by column. Making a DataFrame of a few rows takes as long as adding up what is in them."""
 MOST_GAPS: Final = 20
+MOST_GROUPS: Final = 100_000
 MOST_MADE: Final = 8
 """Sums of everything that are remembered: by name, kind and track, and of some choices of tracks."""
 OF_KIND: Final = {"thread": "host", "stream": "device", "annotations": "annotations_device", "sync": "sync", "instants": "instants"}
@@ -190,19 +191,23 @@ class Selection:
         found = [self._covered[t] for t in self.tracks if self.timeline.tracks[t].kind == "thread"]
         return iv.length(iv.union(*(np.concatenate([np.zeros(0, np.int64), *(one[k] for one in found)]) for k in (0, 1))))
 
-    def groups(self, by: GroupBy) -> Columns:
-        """Returns one row per name, kind of work or track: count, sums and distribution of the times. Those of everything are made once."""
-        if not self._is_whole:
-            return self._groups(by)
+    def groups(self, by: GroupBy) -> tuple[Columns, int]:
+        """Returns one row per name, kind of work or track: count, sums and distribution of the times; and how many with less time are left
+        out beyond `MOST_GROUPS`. Those of everything are made once.
+        """
         made = self.timeline.made
         key = ("groups", by, self.tracks, self.clip)
-        found = made.get(key)
+        found = made.get(key) if self._is_whole else None
         if found is None:
-            if len(made) >= MOST_MADE:
-                made.clear()
-            found = made[key] = self._kept_groups(by) or self._groups(by)
-            for column in found.values():
+            kept_groups = self._kept_groups(by) if self._is_whole else None
+            columns, left = self._groups(by, MOST_GROUPS) if kept_groups is None else _first(kept_groups, MOST_GROUPS)
+            for column in columns.values():
                 column.flags.writeable = False
+            found = columns, left
+            if self._is_whole:
+                if len(made) >= MOST_MADE:
+                    made.clear()
+                made[key] = found
         return found
 
     def _kept_groups(self, by: GroupBy) -> Columns | None:
@@ -210,7 +215,7 @@ class Selection:
         is_kept = by == "name" and self.clip and self.tracks == tuple(everything(self.timeline))
         return self.timeline.part(kept.SUMS) if is_kept else None
 
-    def _groups(self, by: GroupBy) -> Columns:
+    def _groups(self, by: GroupBy, most: int | None = None) -> tuple[Columns, int]:
         events = self.timeline.events
         names = events.names
         wide = {"name": len(names.text), "category": len(CATEGORIES), "track": len(self.timeline.tracks)}[by]
@@ -223,10 +228,12 @@ class Selection:
             sums.add(self._runs(table, by_track=by_track), grouped.Keys(code, kind, lookup), self._times(table), begin, end)
         p50, p95 = sums.quantiles(0.5, 0.95)
         groups = np.flatnonzero(sums.count)
-        groups = groups[np.lexsort((-sums.count[groups], -sums.total[groups]))]
+        left = len(groups)
+        groups = groups[np.lexsort((-sums.count[groups], -sums.total[groups]))][:most]
+        left -= len(groups)
         count, total = sums.count[groups], sums.total[groups]
         category = names.category if by == "name" else np.arange(wide) if by == "category" else sums.by_key.argmax(axis=1)
-        return {
+        columns = {
             "group": groups,
             "count": count,
             "total_ns": total,
@@ -239,6 +246,7 @@ class Selection:
             "device_total_ns": sums.inside[groups],
             "category": category[groups].astype(np.uint8),
         }
+        return columns, left
 
     def _times(self, table: str) -> grouped.Times:
         """Returns the times of a table's rows; of host events also what is inside of each: host events, and device time launched there."""
@@ -325,6 +333,12 @@ class Selection:
         return {name: [row[i] for row in rows] for i, name in enumerate(("counter", "unit", "first", "last", "min", "max", "delta"))}
 
 
+def _first(columns: Columns, most: int) -> tuple[Columns, int]:
+    """Returns the first rows of a table, in memory of their own where there are more, and how many these are."""
+    left = len(columns["group"]) - most
+    return ({name: column[:most].copy() for name, column in columns.items()}, left) if left > 0 else (columns, 0)
+
+
 def select(timeline: Timeline, begin: int, end: int, tracks: Sequence[int], *, clip: bool = True) -> Selection:
     """Returns the events of some tracks in `[begin, end)`; of a group those of all tracks inside it."""
     chosen = tuple(dict.fromkeys(t for track in tracks for t in timeline.below(track)))
@@ -339,7 +353,7 @@ def everything(timeline: Timeline) -> list[int]:
 def sums_to_keep(timeline: Timeline) -> dict[str, Columns]:
     """Returns what everything adds up to by name, as a part that is kept: gone through once while it is in memory anyway."""
     chosen = select(timeline, 0, timeline.span_ns + 1, everything(timeline))
-    sums = chosen._groups("name") if len(timeline.events) else {}
+    sums = chosen._groups("name")[0] if len(timeline.events) else {}
     chosen.let_go()
     return {kept.SUMS: sums} if sums else {}
 

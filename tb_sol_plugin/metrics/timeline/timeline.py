@@ -58,7 +58,7 @@ class Timeline:
         self._levels: tuple[Level, ...] | None = None
         self._summaries: dict[int, Summary] = {}
         self._groups: dict[int, list[Track]] = {}
-        self.made: dict[object, Mapping[str, npt.NDArray[Any]]] = {}
+        self.made: dict[object, tuple[Mapping[str, npt.NDArray[Any]], int]] = {}
         """What was added up of everything, by what it is of."""
         self.searched: dict[object, Counted] = {}
         """What was counted, by what was looked for."""

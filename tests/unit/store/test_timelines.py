@@ -80,7 +80,7 @@ def files(cache: Cache, key: str = "key") -> list[str]:
 
 def added_up(shown: Timeline) -> dict[str, list[int]]:
     """What all threads and streams add up to by name."""
-    every = select(shown, 0, shown.span_ns + 1, everything(shown)).groups("name")
+    every = select(shown, 0, shown.span_ns + 1, everything(shown)).groups("name")[0]
     return {name: column.tolist() for name, column in every.items()}
 
 
@@ -114,7 +114,7 @@ def test_what_was_kept_is_what_was_built(kept: tuple[Cache, Capture], monkeypatc
     cache, capture = kept
     built = saved(cache, capture)
     plain = Timeline(cache.load("key"))  # type: ignore[arg-type]
-    sums, parts = added_up(plain), select(plain, 0, plain.span_ns // 2, everything(plain)).groups("name")
+    sums, parts = added_up(plain), select(plain, 0, plain.span_ns // 2, everything(plain)).groups("name")[0]
     monkeypatch.setattr(T, "arrange", lambda *_: pytest.fail("arranged again"))
     monkeypatch.setattr(T, "build", lambda *_: pytest.fail("merged again"))
     for name in ("series_of", "bands", "summary_of"):
@@ -124,8 +124,8 @@ def test_what_was_kept_is_what_was_built(kept: tuple[Cache, Capture], monkeypatc
     assert taken
     same(built, read)
     # AND what everything adds up to by name is not gone through again; a part of it, or other rows, are
-    half = select(read, 0, read.span_ns // 2, everything(read)).groups("name")
-    streams = select(read, 0, read.span_ns + 1, [i for i, t in enumerate(read.tracks) if t.kind == "stream"]).groups("name")
+    half = select(read, 0, read.span_ns // 2, everything(read)).groups("name")[0]
+    streams = select(read, 0, read.span_ns + 1, [i for i, t in enumerate(read.tracks) if t.kind == "stream"]).groups("name")[0]
     monkeypatch.setattr(Selection, "_groups", lambda *_: pytest.fail("added up again"))
     assert added_up(read) == sums and sum(sums["count"]) == 3_001
     assert all(np.array_equal(half[name], column) for name, column in parts.items()) and streams["count"].tolist() == [1_000]

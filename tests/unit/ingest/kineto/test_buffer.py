@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from tb_sol_plugin.ingest.columns import Buffer
-from tb_sol_plugin.ingest.kineto import decode, reader
+from tb_sol_plugin.ingest.kineto import decode, reader, tables
 from tb_sol_plugin.tables.arrays import few_texts
 
 
@@ -64,3 +64,18 @@ def test_what_reading_needs_is_free_once_a_recording_is_read(tmp_path: Path, mon
         gc.enable()
     # THEN nothing of it is left: a million names are there once
     assert len(capture.device) == 1 and len(made) == 2 and left == [None, None]
+
+
+def test_columns_of_one_value_are_one_array() -> None:
+    # GIVEN columns of one value, of several, and of one at both ends only WHEN asked THEN those of one value are told
+    nan = float("nan")
+    one = [np.full(5, -1), np.full(5, nan), np.zeros(5, bool), np.full(5, 2.5), np.ones(1)]
+    several = [np.array([-1, 0, -1]), np.array([nan, 1.0, nan]), np.array([1.0, nan, 1.0]), np.array([nan, 1.0]), np.array([False, True])]
+    assert all(map(tables._is_constant, one)) and not any(map(tables._is_constant, several))
+    # AND those of one type and value share their memory, which nobody writes to; others do not
+    once: dict[tuple[str, str], np.ndarray] = {}
+    made = [tables._constant(column, once) for column in (*one[:4], np.full(5, -1), np.full(5, -1.0), np.full(5, nan))]
+    assert made[0] is made[4] and made[1] is made[6] and len(once) == 5 and made[5].dtype == float
+    assert all(np.array_equal(a, b, equal_nan=b.dtype.kind == "f") for a, b in zip(made, one[:4], strict=False))
+    with pytest.raises(ValueError, match="read-only"):
+        made[0][0] = 1

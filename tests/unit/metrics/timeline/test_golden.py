@@ -123,7 +123,7 @@ def test_tiles_of_odd_recordings(make: Callable[[TraceBuilder], None], tmp_path:
     found = find.search(shown, find.matching(shown.events.names.text, ""), None, -YEARS, 4 * YEARS)
     assert found.total == found.histogram.sum() == len(shown.events)
     chosen = select(shown, -YEARS, 4 * YEARS, everything(shown))
-    assert int(chosen.groups("name")["count"].sum()) == sum(t.events for t in shown.tracks if t.kind in ("stream", "thread"))
+    assert int(chosen.groups("name")[0]["count"].sum()) == sum(t.events for t in shown.tracks if t.kind in ("stream", "thread"))
     if make is empty:
         with pytest.raises(Unavailable, match="no event with a time"):
             timeline.run(shown.capture, timeline.TimelineQuery())

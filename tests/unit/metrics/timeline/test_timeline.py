@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from tb_sol_plugin import ingest
-from tb_sol_plugin.metrics.timeline import counters, events, find, links
+from tb_sol_plugin.metrics.timeline import counters, events, find, links, selection
 from tb_sol_plugin.metrics.timeline.detail import detail
 from tb_sol_plugin.metrics.timeline.events import COMMUNICATION, COMPUTE, OPERATOR, SHOWN, Names
 from tb_sol_plugin.metrics.timeline.phases import bands
@@ -232,11 +232,11 @@ def test_a_selection_adds_up_what_lies_in_it(shown: Timeline) -> None:
     # GIVEN 2,500 to 8,100 on everything: 4,500 ns of gemm, the copy inside that, 100 ns of another kernel
     chosen = select(shown, 2_500, 8_100, everything(shown))
     assert chosen.device_layers.busy_ns == 4_600
-    groups = pd.DataFrame(chosen.groups("name")).assign(name=lambda f: [shown.events.names.text[i] for i in f["group"]]).set_index("name")
+    groups = pd.DataFrame(chosen.groups("name")[0]).assign(name=lambda f: [shown.events.names.text[i] for i in f["group"]]).set_index("name")
     assert groups.loc["gemm", ["count", "total_ns", "max_ns"]].tolist() == [1, 4_500, 4_500]
     assert groups.loc["ProfilerStep#3", ["total_ns", "self_ns"]].tolist() == [5_600, 5_600 - 1_600]
     # AND whole events where they are not to be cut
-    assert select(shown, 2_500, 8_100, everything(shown), clip=False).groups("name")["total_ns"].max() == 10_000
+    assert select(shown, 2_500, 8_100, everything(shown), clip=False).groups("name")[0]["total_ns"].max() == 10_000
     # AND the gap between the kernels, with the host event over it
     gaps = chosen.gaps()
     assert (gaps["start_ns"], gaps["duration_ns"], gaps["host_event"]) == ([7_000], [1_000], ["ProfilerStep#3"])
@@ -256,19 +256,35 @@ def test_an_instant_before_the_start_is_in_no_window_after_it(tmp_path: Path) ->
     first = min(one.tracks[i].first_ns for i in every)
     assert first < 0
     for low, count in ((0, 1), (first, 2)):
-        groups = select(one, low, one.span_ns + 1, every).groups("name")
+        groups = select(one, low, one.span_ns + 1, every).groups("name")[0]
         assert groups["count"].sum() == count and groups["total_ns"].sum() == 100
+
+
+def test_of_many_names_those_with_most_time_are_kept(shown: Timeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN all groups of everything, and of a part WHEN fewer are shown than there are THEN they are the first, and the others are counted
+    every = everything(shown)
+    for end in (shown.span_ns, 2_000):
+        whole, none = select(shown, 0, end, every).groups("name")
+        monkeypatch.setattr(selection, "MOST_GROUPS", 2)
+        shown.made.clear()
+        some, left = select(shown, 0, end, every).groups("name")
+        assert none == 0 and left == len(whole["group"]) - 2 > 0
+        assert {n: v.tolist() for n, v in some.items()} == {n: v[:2].tolist() for n, v in whole.items()}
+        first, more = selection._first(whole, 2)
+        assert more == left and first["total_ns"].base is None and first["total_ns"].tolist() == some["total_ns"].tolist()
+        monkeypatch.undo()
+        shown.made.clear()
 
 
 def test_what_everything_adds_up_to_is_made_once(shown: Timeline, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN selections of all there is, by windows of different ends WHEN their sums are asked for THEN they are made once for each choice
     made: list[str] = []
     groups = Selection._groups
-    monkeypatch.setattr(Selection, "_groups", lambda self, by: made.append(by) or groups(self, by))
-    first = select(shown, 0, shown.span_ns, everything(shown)).groups("name")
+    monkeypatch.setattr(Selection, "_groups", lambda self, by, most=None: made.append(by) or groups(self, by, most))
+    first = select(shown, 0, shown.span_ns, everything(shown)).groups("name")[0]
     with pytest.raises(ValueError, match="read-only"):
         first["count"][0] = -1  # what was handed out is everyone's
-    second = select(shown, -5, shown.span_ns + 7, everything(shown)).groups("name")
+    second = select(shown, -5, shown.span_ns + 7, everything(shown)).groups("name")[0]
     assert made == ["name"] and second["count"].min() == 1 and second["count"].sum() == sum(shown.tracks[t].events for t in everything(shown))
     # AND other tracks, other groups and a part are others
     every, span = everything(shown), shown.span_ns
@@ -337,7 +353,7 @@ def test_groups_of_any_window_are_those_of_plain_loops(tmp_path: Path, clip: boo
     parent, name = host["parent"].tolist(), host["name"].astype(str).tolist()
     for low in range(0, 20_000, 650):
         for high in (low + 300, low + 3_000, 25_000):
-            got = pd.DataFrame(select(one, low, high, everything(one), clip=clip).groups("name"))
+            got = pd.DataFrame(select(one, low, high, everything(one), clip=clip).groups("name")[0])
             want: dict[str, list[int]] = {}
             for i, (a, b) in enumerate(zip(start, end, strict=True)):
                 if a >= high or b <= low:
