@@ -79,13 +79,13 @@ def length(spans: Spans) -> int:
 
 def intersect(a: Spans, b: Spans) -> Spans:
     """Returns what both cover."""
-    a = _facing(a, b)
-    return _both(intersect_kernel, a, _facing(b, a))
+    a = facing(a, b)
+    return _both(intersect_kernel, a, facing(b, a))
 
 
 def subtract(a: Spans, b: Spans) -> Spans:
     """Returns what `a` covers and `b` does not."""
-    return _both(subtract_kernel, a, _facing(b, a))
+    return _both(subtract_kernel, a, facing(b, a))
 
 
 def near(spans: Spans, low: int, high: int) -> Spans:
@@ -94,8 +94,8 @@ def near(spans: Spans, low: int, high: int) -> Spans:
     return spans[0][some], spans[1][some]
 
 
-def _facing(spans: Spans, others: Spans) -> Spans:
-    """Returns the intervals of a set that lie between the first and the last one of another, as far as looking for them pays."""
+def facing(spans: Spans, others: Spans) -> Spans:
+    """Returns the intervals of a set, without some that lie before the first or after the last one of another: all where that is empty."""
     if len(spans[0]) <= A_CALL or not len(others[0]):
         return spans
     return near(spans, int(others[0][0]), int(others[1][-1]))

@@ -167,7 +167,8 @@ def _waits(capture: Capture, found: pd.DataFrame) -> Ints:
     if not waiting.any() or not able.any():
         return out
     place = np.searchsorted(acts, call, side="right")
-    following, waits = np.append(acts, -1)[place], np.append(waiting, False)[place]
+    there = np.minimum(place, len(acts) - 1)
+    following, waits = np.where(place < len(acts), acts[there], -1), (place < len(acts)) & waiting[there]
     end = found["start_ns"].to_numpy() + found["duration_ns"].to_numpy()
     safe = np.maximum(following, 0)
     hit = able & waits & (h.thread[safe] == h.thread[np.maximum(call, 0)])

@@ -416,9 +416,9 @@ def host_idle(capture: Capture) -> iv.Spans:
     return _idle_causes(capture)[0]
 
 
-def explained_idle(capture: Capture) -> iv.Spans:
-    """Returns `host_idle`, and the hand-overs from one queued event to the next: idle time that has a recorded cause."""
-    return iv.merge(*_idle_causes(capture))
+def explained_idle(capture: Capture, idle: iv.Spans) -> iv.Spans:
+    """Returns what of idle time has a recorded cause: `host_idle`, or the hand-overs from one queued event to the next."""
+    return iv.intersect(idle, iv.merge(*(iv.facing(one, idle) for one in _idle_causes(capture))))
 
 
 def launched(capture: Capture, start: Ints, rows: Ints) -> tuple[Mask, Mask]:

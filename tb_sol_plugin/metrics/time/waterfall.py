@@ -346,6 +346,11 @@ def waterfall(capture: Capture, part: Scope, limits: str = "") -> Waterfall:
     return memo_under(capture, spec, key, lambda: _waterfall(capture, part, work(capture, spec)))
 
 
+def _without(spans: iv.Spans, *others: iv.Spans) -> iv.Spans:
+    """Returns what none of the others covers; they may be of the whole recording."""
+    return iv.subtract(spans, iv.merge(*(iv.facing(one, spans) for one in others)))
+
+
 def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
     windows, rows = windows_of(capture, part)
     ops = done.ops
@@ -372,7 +377,7 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
         loading = iv.intersect(loading, host_idle(capture))
     wait = iv.subtract(idle, loading) if host is None else iv.empty()
     why = waits(capture) if host is None else None
-    alone = iv.subtract(wait, iv.merge(why.launch, why.blocked, host_idle(capture))) if why else iv.empty()
+    alone = _without(wait, why.launch, why.blocked, host_idle(capture)) if why else iv.empty()
     inside = _inside(part, done, rows, op_own)
     known = done.spec is not None and done.spec.memory_bandwidth is not None
     counted = inside & known & np.isfinite(ops["sol_ns"].to_numpy(dtype=np.float64))

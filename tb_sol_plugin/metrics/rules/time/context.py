@@ -347,8 +347,8 @@ def time_context(capture: Capture, part: Scope, waterfall: Waterfall) -> TimeCon
         time += np.bincount(owner[owned], waterfall.own[owned], minlength=len(ops))
     named = ~arrays.where(ops["name"], COUNTED.__eq__)  # what the SOL capture counted for a phase stands for calls of all kinds
     limit = np.where(waterfall.counted & named, ops["sol_ns"].to_numpy(dtype=np.float64) / waterfall.parallel, np.nan)
-    explained = waterfall.idle if on_host else explained_idle(capture)
-    ledger = Ledger(time.copy(), np.where(copy, waterfall.own, 0).astype(np.float64), iv.intersect(waterfall.idle, explained))
+    explained = waterfall.idle if on_host else explained_idle(capture, waterfall.idle)
+    ledger = Ledger(time.copy(), np.where(copy, waterfall.own, 0).astype(np.float64), explained)
     return TimeContext(capture, part, waterfall, time, limit, ledger, on_host)
 
 

@@ -16,7 +16,7 @@ MS = 1_000_000
 def answered(t: TraceBuilder, folder: Path) -> tuple[int, int]:
     """(idle time for which the host answers, idle time with a recorded cause)."""
     c = read_back(t, folder)
-    return iv.length(host_idle(c)), iv.length(explained_idle(c))
+    return iv.length(host_idle(c)), iv.length(explained_idle(c, iv.one(-(2**62), 2**62)))
 
 
 def gap(launched: int, *, link: bool = True) -> TraceBuilder:
