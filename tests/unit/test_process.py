@@ -21,11 +21,13 @@ if {ours}:
 from tb_sol_plugin.ingest import read
 report = read({path!r}).analyze("kernels")
 process.keep_loaded()
-loaded = [name for name in ("scipy.linalg", "scipy", "yaml") if name in sys.modules]
+loaded = [name for name in ("scipy.linalg", "scipy", "yaml", "pyarrow") if name in sys.modules]
 import numpy as np
 from importlib import import_module, util
 for name in ('scipy', 'yaml'):
     assert not util.find_spec(name) or import_module(name)
+import pyarrow as pa
+assert pa.table({{"text": ["a", None], "number": [1, 2]}}).to_pandas().isna().sum().tolist() == [1, 0]
 from numba import njit
 @njit
 def product(a):
@@ -84,14 +86,15 @@ def test_both_give_the_same_answer(outcomes: tuple[list[object], list[object]]) 
 
 
 @pytest.mark.parametrize("module", ["tb_sol_plugin.cli.command", "tb_sol_plugin.store.processes"])
-def test_a_process_of_ours_asks_for_no_huge_pages(module: str) -> None:
+@pytest.mark.parametrize(("name", "ours", "users"), [("NUMPY_MADVISE_HUGEPAGE", "0", "1"), ("OPENBLAS_NUM_THREADS", "1", "3")])
+def test_a_process_of_ours_asks_for_no_huge_pages_and_no_threads(module: str, name: str, ours: str, users: str) -> None:
     # GIVEN the modules that a command and a reader of files begin with WHEN the process is ours THEN numpy, not there yet, will find its setting
     script = (
         f"import os, sys, {module}; from tb_sol_plugin.process import claim; assert 'numpy' not in sys.modules; claim(); "
-        "print(os.environ['NUMPY_MADVISE_HUGEPAGE'])"
+        f"print(os.environ['{name}'])"
     )
-    for given, expected in ((None, "0"), ("1", "1")):  # what a user asks for stays
-        environment = {k: v for k, v in os.environ.items() if k != "NUMPY_MADVISE_HUGEPAGE"} | ({"NUMPY_MADVISE_HUGEPAGE": given} if given else {})
+    for given, expected in ((None, ours), (users, users)):  # what a user asks for stays
+        environment = {k: v for k, v in os.environ.items() if k != name} | ({name: given} if given else {})
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
         assert done.stdout.strip() == expected
 
