@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 BOUNDED_FROM: Final = 500_000
 """Rows of host and device from which on results are bounded: all that is derived of fewer takes 300 MB."""
-BYTES_PER_ROW: Final = 420
+BYTES_PER_ROW: Final = 380
 """Bytes of results that a bounded recording keeps for each row, two thirds of what all analyses derive of it."""
 LEFT: Final = 0.9
 """Share of the bound that is kept where results exceed it, so that room is made for more than the next one."""

@@ -81,9 +81,13 @@ def stable_order(values: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     if values.dtype.kind == "i" and len(values) > FEW:
         low, bits = int(values.min()), len(values).bit_length()
         if int(values.max()) - low < 1 << (62 - bits):
-            key = (values.astype(np.int64) - low << bits) | np.arange(len(values))
+            key = np.subtract(values, low, dtype=np.int64)  # in place from here on: values may be long
+            key <<= bits
+            key |= np.arange(len(values), dtype=np.int32 if bits < 32 else np.int64)
             key.sort()
-            return (key & ((1 << bits) - 1)).astype(np.intp, copy=False)
+            key &= (1 << bits) - 1
+            places: npt.NDArray[np.intp] = key.astype(np.intp, copy=False)
+            return places
     return np.argsort(values, kind="stable")
 
 

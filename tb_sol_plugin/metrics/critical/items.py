@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.critical import passes
 from tb_sol_plugin.metrics.critical.described import items_of_edges, totals_of
 from tb_sol_plugin.metrics.critical.edges import KINDS
 from tb_sol_plugin.metrics.critical.path import (
@@ -24,7 +25,7 @@ from tb_sol_plugin.metrics.critical.path import (
     inside_ranges,
     path_of,
 )
-from tb_sol_plugin.metrics.critical.window import Window, window_of_steps
+from tb_sol_plugin.metrics.critical.window import Window, pieces_of, window_of_steps
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model import schemas as S
@@ -39,6 +40,8 @@ MOST_REPLAYED: Final = 50
 LEAST_REPLAYED: Final = 8
 EDGES_REPLAYED: Final = 25_000_000
 """Edges that all these replays together go over, but for the first few."""
+AT_ONCE: Final = 1 << 17
+"""Edges whose items are looked up at once."""
 NONE_OF: Final = {"operator": "(no operator)", "module": "(no module)", "phase": "(no phase)", "kernel": "(nothing recorded)"}
 
 
@@ -167,7 +170,9 @@ def _items(capture: Capture, where: Scope, by: By, phase: str) -> pd.DataFrame:
     del code, of_pair  # as long as the path
     of_edge = edge_items(capture, window, keys, by)
     total, slack = _totals(capture, where, window, of_edge, size)
-    half, zero = _saved(window, of_edge, rows)
+    replayed = _replayed(window, of_edge, rows)
+    del of_edge  # as long as the graph
+    half, zero = _saved(window, replayed, len(rows))
     return frame_of({
         "name": keys.names.take(rows).to_numpy(object), "kind": kind[rows], "time_ns": time[rows], "segments": segments[rows],
         "inferred_ns": inferred[rows], "total_ns": total[rows], "slack_ns": slack[rows], "saved_half_ns": half, "saved_zero_ns": zero,
@@ -218,15 +223,24 @@ def device_slack(capture: Capture, where: Scope, slack: Ints | None = None) -> I
     return memo(capture, ("critical.device_slack", where.rows), make)
 
 
-def _saved(window: Window, of_edge: npt.NDArray[np.integer], rows: Ints) -> tuple[Ints, Ints]:
-    """Returns what the steps take less where each item takes half of its time, and none; -1 for items that are not replayed."""
-    half, zero = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
-    count = max(min(MOST_REPLAYED, EDGES_REPLAYED // max(window.size, 1)), LEAST_REPLAYED)
+def _replayed(window: Window, of_edge: npt.NDArray[np.integer], rows: Ints) -> tuple[int, Ints, passes.Pieces]:
+    """Returns (how many of the items at `rows` are replayed, which of these have any edge, what of the graph each takes)."""
+    count = min(max(min(MOST_REPLAYED, EDGES_REPLAYED // max(window.size, 1)), LEAST_REPLAYED), len(rows))
     place = np.full(max(int(of_edge.max(initial=-1)), int(rows.max(initial=-1))) + 2, -1, np.int32)  # the last for none
-    place[rows[:count]] = np.arange(min(count, len(rows)))
-    item = place[of_edge]
-    there = np.flatnonzero(np.bincount(item + 1, minlength=min(count, len(rows)) + 1)[1:])
+    place[rows[:count]] = np.arange(count)
+    item, there = np.empty(len(of_edge), np.int32), np.zeros(count + 1, np.bool_)
+    for begin in range(0, len(item), AT_ONCE):  # numpy makes places of 8 bytes of those that it is given
+        some = item[begin : begin + AT_ONCE]
+        some[:] = place[of_edge[begin : begin + AT_ONCE]]
+        there[some] = True
+    return count, np.flatnonzero(there[:count]), pieces_of(window.part, window.lag, item, count)
+
+
+def _saved(window: Window, replayed: tuple[int, Ints, passes.Pieces], size: int) -> tuple[Ints, Ints]:
+    """Returns what the steps take less where each of `size` items takes half of its time, and none; -1 for those that are not replayed."""
+    count, there, pieces = replayed
+    half, zero = np.full(size, -1, np.int64), np.full(size, -1, np.int64)
     if len(there):
-        less, nothing = window.moved_by_each_ns(item, min(count, len(rows)))
+        less, nothing = window.moved_by_each_ns(pieces, count)
         half[there], zero[there] = less[there], nothing[there]
     return half, zero

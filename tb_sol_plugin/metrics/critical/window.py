@@ -131,13 +131,12 @@ class Window:
         """When the nodes of the condensed graph happen."""
         return self.time[self.part.node]
 
-    def moved_by_each_ns(self, item: npt.NDArray[np.integer], items: int) -> tuple[Ints, Ints]:
+    def moved_by_each_ns(self, pieces: passes.Pieces, items: int) -> tuple[Ints, Ints]:
         """Returns by how much the stretch ends earlier where one item takes half of its time, and where it takes none; per item, ns.
 
-        item: of each edge, -1 of none.
+        pieces: what of its lags is of an item, see `pieces_of`.
         """
         part = self.part
-        pieces = pieces_of(part, self.lag, item, items)
         half, none = passes.replay_each(
             self.order, part.first, part.source, self.lags, self.times, pieces, items, self.last_nodes
         )
