@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-import msgspec
 import numpy as np
 import pandas as pd
 
@@ -167,9 +166,7 @@ class Results(dict[object, object]):
         return freed
 
 
-_LEAVES = (
-    Origin, type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, str, bytes, int, float, type(None), msgspec.Struct,
-)  # fmt: skip
+_LEAVES = (Origin, type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, str, bytes, int, float, type(None))
 """Types whose objects are not looked through: they hold no arrays of a result, or lead to all that is loaded."""
 
 

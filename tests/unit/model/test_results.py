@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from msgspec import Struct
 
 import tb_sol_plugin as sol
 from tb_sol_plugin import ingest
@@ -145,3 +146,16 @@ def test_pages_of_tables_on_disk_are_let_go_after_an_answer(tmp_path: Path, monk
     # WHEN an analysis answers THEN its pages are given back, and what they hold is there again when it is looked at
     capture.analyze("kernels")
     assert gone == [True] and (capture.host["duration_ns"].to_numpy() == before).all()
+
+
+class _Record(Struct, frozen=True, dict=True):
+    column: np.ndarray
+    beside: dict[str, np.ndarray]
+
+
+def test_arrays_of_records_count_with_those_that_are_made_of_them_later() -> None:
+    # GIVEN a record with arrays of 800 and 400 bytes THEN both count, one that is kept with it later too
+    found = _Record(np.zeros(100), {"b": np.zeros(50)})
+    assert sum(arrays_of([found]).values()) == 1200
+    found.__dict__["later"] = np.zeros(25)
+    assert sum(arrays_of(found).values()) == 1400
