@@ -327,6 +327,8 @@ def held(values: object) -> list[Scalar] | Values:
 def whole_numbers(values: npt.NDArray[np.float64]) -> Values:
     """Returns a column of whole numbers, None for NaN."""
     known = np.isfinite(values)
+    if not known.any():
+        return Numbers(np.zeros(len(values), np.int64), known)
     if not (np.abs(values[known]) < 2**62).all():
         return as_distinct(arrays.whole_or_none(values).tolist())
     return Numbers(np.where(known, np.rint(values), 0).astype(np.int64), known)

@@ -68,7 +68,10 @@ def merge(*sets: Spans) -> Spans:
     """Returns the union of several sets."""
     out = sets[0] if sets else empty()
     for other in sets[1:]:
-        out = _both(merge_kernel, out, other)
+        if not len(out[0]):  # with nothing, the other one is the union as it is
+            out = other
+        elif len(other[0]):
+            out = _both(merge_kernel, out, other)
     return out
 
 
@@ -85,7 +88,7 @@ def intersect(a: Spans, b: Spans) -> Spans:
 
 def subtract(a: Spans, b: Spans) -> Spans:
     """Returns what `a` covers and `b` does not."""
-    return _both(subtract_kernel, a, facing(b, a))
+    return _both(subtract_kernel, a, facing(b, a)) if len(a[0]) and len(b[0]) else a
 
 
 def near(spans: Spans, low: int, high: int) -> Spans:

@@ -308,6 +308,8 @@ def _spread(codes: npt.NDArray[np.int64], duration: npt.NDArray[np.int64], count
 
 def _part(codes: npt.NDArray[np.int64], duration: npt.NDArray[np.int64], chosen: Mask, count: int) -> npt.NDArray[np.float64]:
     """Returns the share of each group's time in the chosen calls; of its calls where the time is 0."""
+    if not chosen.any():
+        return np.zeros(count)
     calls, time = np.bincount(codes, minlength=count), np.bincount(codes, duration, minlength=count)
     chosen_calls, chosen_time = np.bincount(codes[chosen], minlength=count), np.bincount(codes[chosen], duration[chosen], minlength=count)
     return np.where(time > 0, chosen_time / np.maximum(time, 1), chosen_calls / np.maximum(calls, 1))
@@ -321,6 +323,8 @@ def _weighted(
     NaN where none does.
     """
     there = np.isfinite(value)
+    if not there.any():
+        return np.full(count, np.nan)
     codes, value, duration = codes[there], value[there], duration[there]
     calls, time = np.bincount(codes, minlength=count), np.bincount(codes, duration, minlength=count)
     weighted, plain = np.bincount(codes, value * duration, minlength=count), np.bincount(codes, value, minlength=count)
