@@ -123,10 +123,13 @@ def fixed(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
     pandas hands out arrays of which some may be written to and some not; numba compiles and loads a loop once for each mixture of them.
     """
-    if type(values) is np.ndarray and values.dtype == dtype and not values.flags.writeable and values.flags.c_contiguous:
-        return values
-    out = np.ascontiguousarray(values, dtype).view()
-    out.flags.writeable = False
+    if type(values) is np.ndarray and (values.dtype.type is dtype or values.dtype == dtype) and values.flags.c_contiguous:
+        if not values.flags.writeable:
+            return values
+        out = values.view()
+    else:
+        out = np.ascontiguousarray(values, dtype).view()
+    out.setflags(write=False)
     return out
 
 

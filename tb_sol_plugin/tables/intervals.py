@@ -185,7 +185,8 @@ def overlap_with(start: npt.ArrayLike, end: npt.ArrayLike, spans: Spans) -> Int:
     if len(first) > (MANY if cover_kernel.loaded else LOADING_PAYS):
         covered: Int = cover_kernel(*_arrays((first, last)), *_arrays(spans))
         return covered
-    return np.asarray(np.maximum(covered_until(spans, last) - covered_until(spans, first), 0), np.int64)
+    before = covered_before(spans)
+    return np.asarray(np.maximum(covered_until(spans, last, before) - covered_until(spans, first, before), 0), np.int64)
 
 
 def load() -> None:

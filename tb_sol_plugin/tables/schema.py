@@ -10,6 +10,7 @@ import pandas as pd
 from msgspec import Struct
 
 from tb_sol_plugin.cached import cached_property
+from tb_sol_plugin.tables.arrays import few_texts
 from tb_sol_plugin.tables.table import of_arrays
 
 
@@ -79,5 +80,6 @@ def _typed(value: object, field: Field) -> object:
             return value
         if isinstance(value, pd.Series) and isinstance(value.dtype, pd.CategoricalDtype):
             return value.array
-        return pd.Categorical(list(value))  # type: ignore[call-overload]
+        texts = list(value)  # type: ignore[call-overload]
+        return few_texts(texts) if {*map(type, texts)} == {str} else pd.Categorical(texts)
     return np.asarray(value, dtype=field.dtype)

@@ -26,6 +26,8 @@ class Table(pd.DataFrame):
 
     def __getitem__(self, key: Any) -> Any:
         own = self.__dict__
+        if type(key) is str and (known := own.get("_columns_asked_for")) is not None and (there := known.get(key)) is not None:
+            return there
         if "_columns_asked_for" not in own:
             own["_columns_asked_for"] = {}
             if "_plain" not in own:
@@ -33,9 +35,7 @@ class Table(pd.DataFrame):
         columns: dict[str, Any] = own["_columns_asked_for"]
         if type(key) is not str:
             return own["_plain"][key]
-        found = columns.get(key)
-        if found is None:
-            found = columns[key] = _column(own["_plain"], key)
+        found = columns[key] = _column(own["_plain"], key)
         return found
 
     def __setitem__(self, key: Any, value: Any) -> None:

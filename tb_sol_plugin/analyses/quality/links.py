@@ -20,6 +20,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import Column, Fact, FactsSection, Link, Notice, Report, TableSection, make_facts, make_table
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.units import human
 
@@ -157,8 +158,8 @@ def _count_flows(flows: pd.DataFrame) -> list[dict[str, str | int]]:
     for code in sorted(np.unique(category_code).tolist(), key=lambda c: str(category.categories[c])):
         own = category_code == code
         starts, ends = ids[own & begins], ids[own & finishes]
-        one, distinct = pd.factorize(np.concatenate((starts, ends)))
-        begun, ended = (np.bincount(part, minlength=len(distinct)) > 0 for part in (one[: len(starts)], one[len(starts) :]))
+        one, first = arrays.numbered(np.concatenate((starts, ends)))
+        begun, ended = (np.bincount(part, minlength=len(first)) > 0 for part in (one[: len(starts)], one[len(starts) :]))
         pairs = int(np.count_nonzero(begun & ended))
         out.append({"category": str(category.categories[code]), "starts": len(starts), "ends": len(ends), "pairs": pairs})
     return out

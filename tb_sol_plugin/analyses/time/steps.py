@@ -324,7 +324,7 @@ def _notices(capture: Capture, frame: pd.DataFrame) -> list[Notice]:
                 "No ProfilerStep in this recording: the whole trace counts as one step. Call `prof.step()` after every iteration.", "info"
             )
         )
-    cut = frame.loc[~frame["complete"], "step"].tolist()
+    cut = frame["step"].to_numpy()[~frame["complete"].to_numpy()].tolist()
     if cut and len(cut) == len(frame):
         out.append(
             Notice("Every step here is incomplete: the average is over incomplete steps.", "warn", Link("health", {}, "Trace health"))

@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias, get_args
 
 from tb_sol_plugin.cost.transformer.memory import (
@@ -252,6 +253,11 @@ def possible(model: Model, layout: Layout) -> bool:
 
 def choices(field: str, model: Model, layout: Layout, candidates: Iterable[int]) -> tuple[int, ...]:
     """Returns those of `candidates` that a size of the layout could have, all else as it is."""
+    return _choices(field, model, layout, tuple(candidates))
+
+
+@lru_cache(256)
+def _choices(field: str, model: Model, layout: Layout, candidates: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(v for v in candidates if possible(model, replace(layout, **{field: v})))  # type: ignore[arg-type]
 
 

@@ -49,8 +49,7 @@ def launches(capture: Capture, rows: Mask) -> Table:
     graph, h = graph_of(capture), at.host(capture)
     every = memo(capture, ("critical.launches",), lambda: _launched(capture, graph))
     work = graph.work
-    wanted = np.unique(every.of[rows])
-    wanted = wanted[wanted >= 0]
+    wanted = arrays.in_use(every.of[rows], len(every.first) - 1)
     if not len(wanted):
         return as_table(pd.DataFrame({name: np.zeros(0, np.int64) for name in COLUMNS}))
     first = every.first[wanted]

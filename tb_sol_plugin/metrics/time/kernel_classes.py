@@ -36,7 +36,7 @@ class KernelClasses:
 
     def names(self, rows: Rows | slice = slice(None)) -> list[str]:
         """Returns the names of rows."""
-        return [*map(str, self._texts.take(self._used[rows]).tolist())]
+        return arrays.spelled(self._texts, self._used[rows])
 
     @property
     def kind(self) -> Small:

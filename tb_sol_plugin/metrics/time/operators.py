@@ -155,21 +155,19 @@ def _phase(capture: Capture, rows: npt.NDArray[np.int64]) -> Column:
 
 
 def _outer_name(capture: Capture, around: Codes, rename) -> Column:  # type: ignore[no-untyped-def]
-    column = capture.host["name"]
-    texts = list(column.cat.categories)
-    codes = np.where(around >= 0, column.cat.codes.to_numpy()[np.maximum(around, 0)], len(texts)) if len(column) else around
-    used = arrays.in_use(codes, len(texts) + 1)
-    renamed = [""] * (len(texts) + 1)
-    for c in used.tolist():
-        if c < len(texts):
-            renamed[c] = rename(texts[c])
-    return _recode(codes.astype(np.int32), renamed)
+    names = arrays.coded(capture.host["name"])
+    size = len(names.categories)
+    codes = np.where(around >= 0, names.codes[np.maximum(around, 0)], size) if len(names) else around
+    used = arrays.in_use(codes, size)
+    place = np.full(size + 1, len(used), np.int32)  # the last, and no name, for what is outside
+    place[used] = np.arange(len(used), dtype=np.int32)
+    return _recode(place[codes], [*map(rename, arrays.spelled(names.categories, used)), ""])
 
 
 def thread_name(capture: Capture, rows: npt.NDArray[np.int64]) -> Column:
     """Name of the thread of each host row: as labeled, else its number."""
     threads = capture.tables["threads"]
-    texts = [label or str(number) for label, number in zip(threads["thread_name"].astype(str), threads["thread"].astype(str), strict=True)]
+    texts = [str(label or number) for label, number in zip(threads["thread_name"].tolist(), threads["thread"].tolist(), strict=True)]
     return _recode(at.host(capture).thread[rows], texts)
 
 

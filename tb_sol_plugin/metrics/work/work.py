@@ -379,7 +379,8 @@ def _labels(place: npt.NDArray[np.integer], texts: Sequence[str]) -> pd.Categori
     names = sorted({texts[i] for i in used.tolist()}) if len(place) else []
     code = {name: at for at, name in enumerate(names)}
     codes = np.array([code.get(text, -1) for text in texts], np.int32)[place]
-    return pd.Categorical.from_codes(codes, pd.Index(names), validate=False)  # type: ignore[return-value, call-overload]
+    dtype: Any = arrays.distinct_texts(pd.Index(names))
+    return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
 
 
 def _union(group: npt.NDArray[np.integer], device: Ints, start: Ints, duration: Ints, size: int) -> Ints:
