@@ -227,7 +227,7 @@ def together(*keys: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
             count, low, high = len(distinct), 0, len(values) - 1
         code = code * (high - low + 1) + (part - low)
         count *= high - low + 1
-    return np.asarray(pd.factorize(code)[0], np.int64)
+    return numbered(code)[0]
 
 
 def _whole(key: npt.NDArray[np.generic]) -> bool:

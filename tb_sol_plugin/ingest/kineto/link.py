@@ -142,9 +142,9 @@ def _by_flow(host: Host, device: dict[str, Array], flows: pd.DataFrame, loose: I
 
 def among(column: pd.Series, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
     """Returns which rows of a dictionary-encoded column hold one of `names`; tested once per distinct value."""
-    good = np.isin(np.asarray(column.cat.categories, object), names)
-    codes = column.cat.codes.to_numpy()
-    return good[codes] if len(codes) else np.zeros(0, bool)
+    text = arrays.coded(column)
+    good = np.array([one in names for one in text.categories.tolist()], np.bool_)
+    return good[text.codes] if len(text) else np.zeros(0, bool)
 
 
 def flow_pairs(starts: pd.DataFrame, ends: pd.DataFrame, direction: Literal["backward", "nearest"]) -> pd.DataFrame:

@@ -68,7 +68,8 @@ class KernelClasses:
 
     def short_name(self, row: int) -> str:
         """Returns the short name of a row."""
-        return self.short_names(np.array([row]))[0]
+        told = self._read[1].get(row)
+        return self._plain([str(self._texts[self._used[row]])])[0] if told is None else told
 
     def _plain(self, names: Sequence[str]) -> list[str]:
         return [*map(plain_name, names)] if len(self) < MANY else plain_names(names)
