@@ -6,7 +6,7 @@ import gc
 import threading
 import time
 import types
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -17,13 +17,16 @@ T = TypeVar("T")
 
 BOUNDED_FROM: Final = 500_000
 """Rows of host and device from which on results are bounded: all that is derived of fewer takes 300 MB."""
-BYTES_PER_ROW: Final = 380
-"""Bytes of results that a bounded recording keeps for each row, two thirds of what all analyses derive of it."""
+BYTES_PER_ROW: Final = 440
+"""Bytes of results that a bounded recording keeps for each row, seven tenths of what all analyses derive of it."""
 LEFT: Final = 0.9
 """Share of the bound that is kept where results exceed it, so that room is made for more than the next one."""
+FEW: Final = 100
+"""Members up to which all of a list or dictionary are looked through. Of more they are where the first one may hold arrays."""
 MANY: Final = 1000
-"""Members from which on a list or dictionary is not looked through; each counts as `MEMBER` bytes."""
+"""Members above which none is."""
 MEMBER: Final = 100
+"""Bytes that a member counts which is not looked through."""
 
 
 def limit_of(rows: int) -> int:
@@ -193,8 +196,18 @@ def arrays_of(value: object, parts: Mapping[int, Mapping[int, int]] = MappingPro
         elif isinstance(one, pd.DataFrame | pd.Series):
             left += [block.values for block in one._mgr.blocks]  # type: ignore[union-attr]
             left += [one.index, one.__dict__.get("_derived"), one.__dict__.get("_plain")]
-        elif isinstance(one, list | tuple | dict | set | frozenset) and len(one) > MANY:
+        elif isinstance(one, _LISTS) and len(one) > FEW and not _of_arrays(one):
             found[id(one)] = MEMBER * len(one)
         else:
             left += gc.get_referents(one)
     return found
+
+
+_LISTS = (list, tuple, dict, set, frozenset)
+_WITH_ARRAYS = (np.ndarray, pd.DataFrame, pd.Series, tuple)
+
+
+def _of_arrays(values: Collection[object]) -> bool:
+    """Whether the members of a long list or dictionary, by the first of them, may hold arrays, and are few enough to look at."""
+    first = next(iter(values.values() if isinstance(values, dict) else values))
+    return len(values) <= MANY and isinstance(first, _WITH_ARRAYS)

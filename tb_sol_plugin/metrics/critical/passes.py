@@ -48,10 +48,10 @@ def replay_each(
     """
     half, none = np.zeros(items, np.int64), np.zeros(items, np.int64)
     at_once = max(1, min(AT_ONCE, LANE_BYTES // (16 * max(len(released), 1)), items))
-    time = np.repeat(released.astype(np.int64)[:, None], 2 * at_once, axis=1)
-    read = (fixed(nodes, np.int32), fixed(first, np.int32), fixed(source, np.int32), fixed(lag, np.int64))
     own = np.zeros(len(lag) + 1, np.int64)
     np.cumsum(np.bincount(pieces.edge, minlength=len(lag)), out=own[1:])
+    time = np.repeat(released.astype(np.int64)[:, None], 2 * at_once, axis=1)
+    read = (fixed(nodes, np.int32), fixed(first, np.int32), fixed(source, np.int32), fixed(lag, np.int64))
     of = [fixed(column, np.int64) for column in (own, *pieces[1:])]
     for begin in range(0, items, at_once):
         each_kernel.of(len(nodes) * items, LOADING_PAYS)(*read, *of, begin, time)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,12 +17,13 @@ from msgspec import Struct
 
 import tb_sol_plugin as sol
 from tb_sol_plugin import ingest
+from tb_sol_plugin.cached import cached_property
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.model import results
 from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import encode
 from tb_sol_plugin.model.results import BOUNDED_FROM, BYTES_PER_ROW, Results, arrays_of, limit_of
-from tb_sol_plugin.tables.table import StoredTables
+from tb_sol_plugin.tables.table import StoredTables, as_table
 from tests.support.tiny import trace
 
 KB = 1000
@@ -114,6 +118,43 @@ def test_an_array_that_several_hold_is_freed_by_the_last(clock: SimpleNamespace)
     kept.limit = 90 * KB
     kept.timed(("more",), taking(clock, 9.0, 7))
     assert kept.shrink() == 100 * KB and set(kept) == {("more",)}
+
+
+class Held(msgspec.Struct, frozen=True, dict=True):
+    rows: object
+
+
+@dataclass(frozen=True)
+class Lazy:
+    rows: object
+
+    @cached_property
+    def twice(self) -> object:
+        return np.zeros(200 * KB, np.int8)
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda rows: Held(rows), lambda rows: Held(Held({"rows": [rows]})), lambda rows: Lazy(rows), lambda rows: partial(max, rows),
+        lambda rows: as_table(pd.DataFrame({"rows": rows})), lambda rows: pd.Series(rows)[5:],
+        lambda rows: [(rows[n:], rows[:n]) for n in range(300)], lambda rows: dict.fromkeys(range(50), rows),
+    ],
+)  # fmt: skip
+def test_arrays_are_found_wherever_a_result_holds_them(of: Callable[[object], object]) -> None:
+    assert sum(arrays_of(of(np.zeros(100 * KB, np.int8))).values()) // (100 * KB) == 1
+
+
+def test_what_is_made_lazily_counts_once_it_is_there() -> None:
+    held, lazy = Held(np.zeros(KB)), Lazy(np.zeros(KB))
+    assert sum(arrays_of(lazy).values()) == sum(arrays_of(held).values()) == 8 * KB
+    assert lazy.twice is not None
+    held.__dict__["_kept"] = lazy.twice
+    assert sum(arrays_of(lazy).values()) == sum(arrays_of(held).values()) == 208 * KB
+
+
+def test_a_long_list_of_texts_is_not_looked_through() -> None:
+    assert sum(arrays_of([str(n) for n in range(2000)]).values()) == 200 * KB
 
 
 def test_tables_of_the_recording_count_for_no_result(clock: SimpleNamespace) -> None:
