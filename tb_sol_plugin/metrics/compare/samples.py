@@ -382,8 +382,9 @@ def owners_of(capture: Capture) -> dict[str, Owners]:
 
 def _groupings(capture: Capture, of_device: Ints, of_host: Ints, steps: int) -> dict[str, Grouping]:
     """Returns rows of every grouping that the recording has. of_device, of_host: the step of each row, -1 none."""
-    owners = owners_of(capture)
-    found = {name: _grouped(capture, owners[name], of_device, of_host, steps) for name in (*GROUPINGS, LAUNCH) if name in owners}
+    owners, device, host = owners_of(capture), np.flatnonzero(of_device >= 0), np.flatnonzero(of_host >= 0)
+    steps_of = (device, of_device[device]), (host, of_host[host])
+    found = {name: _grouped(capture, owners[name], *steps_of, steps) for name in (*GROUPINGS, LAUNCH) if name in owners}
     return {name: rows for name, rows in found.items() if rows is not None}
 
 
@@ -504,16 +505,35 @@ def _phases(capture: Capture) -> Owners:
     )  # fmt: skip
 
 
-def _grouped(capture: Capture, of: Owners, of_device: Ints, of_host: Ints, steps: int) -> Grouping | None:
-    """Returns the rows with most time, the others added up, with their sums per step. of_device, of_host: step of each row, -1 none."""
-    inside = np.flatnonzero((of.device >= 0) & (of_device >= 0))
-    at_device, of_device, duration = of.device[inside], of_device[inside], capture.device["duration_ns"].to_numpy()[inside]
+FEW: Final = 8
+"""Rows of a recording for each of those in a step up to which all are looked through."""
+
+
+def _named(rows: npt.NDArray[np.integer], row: Ints, step: Ints) -> tuple[Ints, Ints]:
+    """Returns places of the rows that are in a step, and its number. rows: ascending; row, step: those in a step, ascending, and which."""
+    if len(row) * FEW < len(rows):
+        place = np.searchsorted(rows, row)
+        there = np.flatnonzero(rows[np.minimum(place, len(rows) - 1)] == row)
+        return place[there], step[there]
+    of_row = np.full(max(int(rows.max(initial=-1)), int(row.max(initial=-1))) + 1, -1, np.int64)
+    of_row[row] = step
+    found = of_row[rows]
+    inside = np.flatnonzero(found >= 0)
+    return inside, found[inside]
+
+
+def _grouped(capture: Capture, of: Owners, on_device: tuple[Ints, Ints], on_host: tuple[Ints, Ints], steps: int) -> Grouping | None:
+    """Returns the rows with most time, the others added up, with their sums per step. on_device, on_host: rows in a step, and that step."""
+    inside = np.flatnonzero(of.device[on_device[0]] >= 0)
+    row, of_device = (one[inside] for one in on_device)
+    at_device, duration = of.device[row], capture.device["duration_ns"].to_numpy()[row]
     total, calls = at.sum_by(at_device, duration, of.count), np.bincount(at_device, minlength=of.count)
-    at_host, own, work_of = np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64)
+    at_host, of_host, own, work_of = np.zeros(0, np.int32), *(np.zeros(0, np.int64) for _ in range(3))
     if of.rows is not None and of.host is not None and of.own_ns is not None:
-        step = of_host[of.rows]
-        inside = np.flatnonzero((of.host >= 0) & (step >= 0))
-        at_host, of_host, own = of.host[inside], step[inside], of.own_ns[inside]
+        inside, of_host = _named(of.rows, *on_host)
+        known = np.flatnonzero(of.host[inside] >= 0)
+        inside, of_host = inside[known], of_host[known]
+        at_host, own = of.host[inside], of.own_ns[inside]
         work_of = of.work[inside] if of.work is not None else work_of
         total, calls = total + at.sum_by(at_host, own, of.count), calls + np.bincount(at_host, minlength=of.count)
     seen = np.flatnonzero(calls > 0)
@@ -543,8 +563,8 @@ def _grouped(capture: Capture, of: Owners, of_device: Ints, of_host: Ints, steps
     packed = [pack(v) for v in (calls, host, device)]
     work = b""
     if of.work is not None:
-        known = summed(at_host, of_host, np.where(work_of >= 0, 0, 1))[0] == 0
-        amount = np.where(known, summed(at_host, of_host, np.maximum(work_of, 0))[0], -1)
+        whole = summed(at_host, of_host, np.where(work_of >= 0, 0, 1))[0] == 0
+        amount = np.where(whole, summed(at_host, of_host, np.maximum(work_of, 0))[0], -1)
         work = pack(amount)
     return Grouping(tuple(names), tuple(belongs), packed[0], packed[1], packed[2], len(rest), work)
 
