@@ -131,7 +131,13 @@ def class_of(capture: Capture, rows: npt.NDArray[np.integer] | slice) -> Rows:
 
 
 def _classified(capture: Capture) -> tuple[KernelClasses, Rows]:
-    return memo(capture, ("kernel_classes",), lambda: classes_of(capture.device["name"], capture.facts.vendor))
+    def make() -> tuple[KernelClasses, Rows]:
+        classes, row = classes_of(capture.device["name"], capture.facts.vendor)
+        if len(classes):
+            classes.short_name(0)  # names are read here: what takes so long to make is kept
+        return classes, row
+
+    return memo(capture, ("kernel_classes",), make)
 
 
 def kinds_at(capture: Capture, rows: npt.NDArray[np.integer], places: Mapping[str, int]) -> Ints:
