@@ -77,6 +77,10 @@ class Results(dict[object, object]):
         self._clock = _Clock()
         self._looking = threading.Lock()
 
+    def __reduce__(self) -> tuple[type[Results], tuple[int]]:
+        """Results do not go to another process: there they are made again."""
+        return Results, (self.limit,)
+
     def timed(self, key: Hashable, make: Callable[[], T]) -> T:
         """Returns what `make` answers, kept under `key` with the processor time that it took in this thread."""
         clock = self._clock

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -171,6 +172,16 @@ def test_a_small_recording_keeps_all_and_a_large_one_by_its_rows(tmp_path: Path)
     first = memo(small, ("some",), lambda: np.zeros(10**6))
     small.shrink()
     assert small.memo.limit == 0 and memo(small, ("some",), lambda: np.zeros(0)) is first
+
+
+def test_a_capture_goes_to_another_process_without_its_results(tmp_path: Path) -> None:
+    # GIVEN a capture with results, as one that could not be kept on disk comes from the process that read it
+    capture = ingest.read(str(trace(tmp_path / "rank0.1.pt.trace.json.gz")))
+    capture.memo.limit = 10**6
+    answer = encode(capture.analyze("findings"))
+    # WHEN it is pickled THEN it has the same bound and no results, and answers the same
+    again = pickle.loads(pickle.dumps(capture))
+    assert again.memo.limit == 10**6 and not again.memo and encode(again.analyze("findings")) == answer
 
 
 def test_pages_of_tables_on_disk_are_let_go_after_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
