@@ -334,6 +334,7 @@ def from_capture(request: AnalysisRequest, capture: Capture, ranks: KnownRanks =
 def _of_one(request: AnalysisRequest, capture: Capture, query: Query, known: KnownRanks) -> Report:
     item = request.item
     if item.scope == "capture":
+        capture.let_go()  # what was looked at to write the answer before this one
         report = item.function(capture, query, known.fetch()) if known.keys else item.function(capture, query)
         capture.shrink()
         if len(capture.device["name"].array.categories) > MANY_NAMES:

@@ -95,13 +95,14 @@ class Capture(Origin):
 
         Call it after an answer.
         """
-        if not self.memo.limit:
-            return
-        if isinstance(self.tables, StoredTables):
+        self.let_go()
+        if self.memo.limit:
+            self.memo.shrink(() if isinstance(self.tables, StoredTables) else self.tables.values())
+
+    def let_go(self) -> None:
+        """Gives back the memory through which tables of a large recording on disk are seen, until they are looked at again."""
+        if self.memo.limit and isinstance(self.tables, StoredTables):
             self.tables.let_go()
-            self.memo.shrink()
-        else:
-            self.memo.shrink(self.tables.values())
 
     def with_devices(self, devices: DeviceBook) -> Capture:
         """Returns the same recording with other rows of device files. Tables are shared; what was derived with the old rows is not."""
