@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.timing import Stage
-from tb_sol_plugin.process import claim
+from tb_sol_plugin.process import claim, import_libraries
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
@@ -32,6 +32,7 @@ def first(path: str) -> dict[str, float]:
     out: dict[str, float] = {}
     claim()  # as `tb-sol serve` and the workers do
     with Stage(out, "imports"):
+        import_libraries()
         from tb_sol_plugin.ingest import Progress, read
         from tb_sol_plugin.model.registry import registry
         from tb_sol_plugin.store.open import options_for, recording_of
