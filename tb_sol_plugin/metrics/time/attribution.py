@@ -400,6 +400,11 @@ def _issuing_threads(capture: Capture) -> dict[int, int]:
     return out
 
 
+def annotation_of_operators(capture: Capture) -> Rows:
+    """Returns the innermost user range around each operator of a recording, in order of their host rows, -1 none; found once."""
+    return memo(capture, ("attribution.annotations",), lambda: annotation_around(capture, of_kind(capture, S.OPERATOR))[0])
+
+
 def row_at(capture: Capture, thread: int, times: npt.ArrayLike) -> Rows:
     """Returns the last host row of a thread to start at or before each time, -1 before the first.
 

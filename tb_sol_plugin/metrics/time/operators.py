@@ -150,8 +150,8 @@ def module_class(capture: Capture, rows: npt.NDArray[np.int64]) -> Column:
 
 
 def _phase(capture: Capture, rows: npt.NDArray[np.int64]) -> Column:
-    around, _ = at.annotation_around(capture, rows)
-    return _outer_name(capture, around, phase_name)
+    whole = len(rows) == len(at.of_kind(capture, S.OPERATOR))
+    return _outer_name(capture, at.annotation_of_operators(capture) if whole else at.annotation_around(capture, rows)[0], phase_name)
 
 
 def _outer_name(capture: Capture, around: Codes, rename) -> Column:  # type: ignore[no-untyped-def]

@@ -226,7 +226,7 @@ def _phase_times(capture: Capture, part: Scope) -> pd.DataFrame:
 def _operators(capture: Capture, part: Scope) -> tuple[Rows, Ints]:
     """Returns (user range around each operator of the selection, 1 each)."""
     ops = at.of_kind(capture, S.OPERATOR)
-    around = memo(capture, ("phases.around_operators",), lambda: at.annotation_around(capture, ops)[0])
+    around = at.annotation_of_operators(capture)
     around = around if part.host.all() else around[part.host[ops]]
     return around, np.ones(len(around), np.int64)
 
