@@ -167,12 +167,10 @@ def _shapes(capture: Capture, nodes: Ints) -> Ints:
 
 def _spelled_shapes(capture: Capture, nodes: Ints) -> tuple[pd.Index, Ints]:
     """Returns (texts of shapes, the code of each node's, -1 none)."""
-    table = capture.tables["operators"]
-    shapes, host = arrays.coded(table["shapes"]), table["host"].to_numpy()
-    if not len(host):
-        return shapes.categories, np.full(len(nodes), -1, np.int64)
-    row = np.minimum(np.searchsorted(host, nodes), len(host) - 1)  # operators stand in order of their host rows
-    return shapes.categories, np.where(host[row] == nodes, shapes.codes[row], -1).astype(np.int64)
+    shapes, own = arrays.coded(capture.tables["operators"]["shapes"]), capture.operator_of_host[nodes]
+    code = np.full(len(nodes), -1, np.int64)
+    code[own >= 0] = shapes.codes[own[own >= 0]]
+    return shapes.categories, code
 
 
 def _sizes(capture: Capture, nodes: Ints) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
