@@ -9,7 +9,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics.critical.edges import EVIDENCE, KINDS
 from tb_sol_plugin.metrics.critical.graph import graph_of
-from tb_sol_plugin.metrics.critical.items import By, threads_and_streams
+from tb_sol_plugin.metrics.critical.items import By, threads_and_streams, tracks_at
 from tb_sol_plugin.metrics.critical.over_ranks import RankWaits, collectives_on
 from tb_sol_plugin.metrics.critical.parts import PARTS
 from tb_sol_plugin.metrics.critical.path import CLASSES, LABELS, Path, ranges_around
@@ -193,11 +193,7 @@ def _spelled(capture: Capture, path: Path) -> dict[str, Spell]:
     ]  # fmt: skip
     around = dict(zip(("operator", "module", "phase"), [*above, ranges_around(capture, path)], strict=True))
     kinds, steps = graph_of(capture).edges.kinds(path.edge), _steps(capture, path)
-    texts, of_host, of_device = threads_and_streams(capture)
-    place = np.full(len(host), -1, np.int32)
-    for rows, places in ((host, of_host), (device, of_device)):  # a segment of the device may have both
-        some = np.flatnonzero(rows >= 0)
-        place[some] = places[rows[some]]
+    texts, place = threads_and_streams(capture)[0], tracks_at(capture, host, device)
 
     def of_name(rows: Rows) -> Spell:
         return lambda some: arrays.at(names, rows[some])

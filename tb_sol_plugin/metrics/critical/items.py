@@ -127,6 +127,16 @@ def threads_and_streams(capture: Capture) -> tuple[list[str], Rows, Rows]:
     return memo(capture, ("critical.tracks",), make)
 
 
+def tracks_at(capture: Capture, host: npt.NDArray[np.integer], device: npt.NDArray[np.integer]) -> Rows:
+    """Returns the place among `threads_and_streams` of each pair of a host and a device row, -1 none: the device's where there are both."""
+    _, of_host, of_device = threads_and_streams(capture)
+    out = np.full(len(host), -1, np.int32)
+    for rows, places in ((host, of_host), (device, of_device)):
+        some = np.flatnonzero(rows >= 0)
+        out[some] = places[rows[some]]
+    return out
+
+
 def items(capture: Capture, where: Scope, by: By, phase: str = "") -> pd.DataFrame:
     """Returns one row per item on the critical path of the steps of a selection, the one with most time first.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from tb_sol_plugin.metrics import memo
-from tb_sol_plugin.metrics.critical.items import threads_and_streams
+from tb_sol_plugin.metrics.critical.items import tracks_at
 from tb_sol_plugin.metrics.critical.path import Path, selected_path
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
 from tb_sol_plugin.model.capture import Capture
@@ -51,11 +51,10 @@ def stretches_of(capture: Capture) -> Stretches:
 
 
 def _stretches(capture: Capture, path: Path) -> Stretches:
-    _, of_host, of_device = threads_and_streams(capture)
     known = np.flatnonzero((path.device >= 0) | (path.host >= 0))
     host, device, start = path.host[known].astype(np.int64), path.device[known].astype(np.int64), path.start[known]
     end = start + path.duration[known]
-    place = np.where(device >= 0, np.append(of_device, -1)[device], np.append(of_host, -1)[host])
+    place = tracks_at(capture, host, device)
     change = np.flatnonzero(np.concatenate(([True], (place[1:] != place[:-1]) | (start[1:] != end[:-1])))) if len(known) else known
     number = np.zeros(len(known), np.int64)
     number[change[1:]] = 1
